@@ -1,0 +1,42 @@
+"""What can go wrong, named by the boundary it crossed."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+
+class ForethoughtError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class RecipeError(ForethoughtError):
+    """The user asked for something that cannot be done: the message says what to change."""
+
+
+class RolloutError(ForethoughtError):
+    """Infrastructure broke during one attempt: it is *not measured*, and the run goes on."""
+
+
+class PolicyError(RolloutError):
+    """The inference engine could not answer."""
+
+
+class SandboxError(RolloutError):
+    """A tool's sandbox could not run (its program failing is a reply, not an error)."""
+
+
+class GradingError(RolloutError):
+    """A grader broke while reading an attempt."""
+
+
+@contextmanager
+def boundary(kind: type[RolloutError], what: str) -> Generator[None]:
+    """Attribute whatever escapes this block to `kind`, unless a boundary within already did.
+
+    A `ForethoughtError` passes unchanged: it has been named where it was raised.
+    """
+    try:
+        yield
+    except ForethoughtError:
+        raise
+    except Exception as error:
+        raise kind(f"{what}: {type(error).__name__}: {error}") from error
