@@ -87,11 +87,26 @@ class Sampled:
     weight_version: int
 
 
-class Sampler(Protocol):
-    """Token ids in, token ids out."""
+class Seat(Protocol):
+    """A place at a sampler, held for as long as one conversation is open."""
 
     async def sample(
         self, ids: Sequence[int], stop: Sequence[int], settings: SamplingSettings, seed: int
     ) -> Sampled:
-        """Continue `ids` until a token of `stop` (kept, as the last id) or a limit."""
+        """Continue `ids` until a token of `stop` (kept, as the last id) or a limit.
+
+        Raises `PolicyError` when the engine breaks.
+        """
+        ...
+
+    def leave(self) -> None:
+        """Give the place up; a sampler that works in rounds no longer waits for it."""
+        ...
+
+
+class Sampler(Protocol):
+    """Token ids in, token ids out."""
+
+    def sit(self) -> Seat:
+        """Take a place for one conversation."""
         ...

@@ -1,0 +1,76 @@
+"""A stage's episodes as JSON lines in OpenAI messages form, for other programs."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from forethought.core.messages import Assistant, Message, ToolReply
+from forethought.core.trajectory import Episode, Group, Trajectory
+from forethought.journal.files import written_beside
+from forethought.journal.run import Run
+
+
+def export_jsonl(run: Run, stage: str, path: Path) -> int:
+    """Write one episode a line to `path` and return how many; the file appears whole.
+
+    Lines are ASCII: characters that some readers take for the end of a line are escaped.
+    """
+    count = 0
+    with written_beside(path) as file:
+        for line in _lines(run.groups(stage)):
+            file.write(json.dumps(line) + "\n")
+            count += 1
+    return count
+
+
+def _lines(groups: Iterable[Group]) -> Iterable[dict[str, Any]]:
+    for group in groups:
+        for episode in group.episodes:
+            yield _line(group, episode)
+
+
+def _line(group: Group, episode: Episode) -> dict[str, Any]:
+    sides = [_side(trajectory) for trajectory in episode.trajectories]
+    first: dict[str, Any] = sides[0] if sides else {"messages": []}
+    line = {
+        **first,
+        "id": episode.id,
+        "group": group.id,
+        "problem": episode.problem.id,
+        "domain": episode.problem.domain,
+        "answer": episode.problem.answer,
+        "outcome": episode.verdict.outcome,
+        "score": episode.verdict.score,
+    }
+    return line if len(sides) < 2 else {**line, "teammates": sides[1:]}
+
+
+def _side(trajectory: Trajectory) -> dict[str, Any]:
+    said = [openai_message(message) for message in trajectory.messages]
+    return {"messages": said, "agent": trajectory.agent, "stop": trajectory.stop}
+
+
+def openai_message(message: Message) -> dict[str, Any]:
+    """One message as chat-completions endpoints take it."""
+    if isinstance(message, ToolReply):
+        return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
+    if isinstance(message, Assistant):
+        return _assistant(message)
+    return {"role": message.role, "content": message.text}
+
+
+def _assistant(message: Assistant) -> dict[str, Any]:
+    said: dict[str, Any] = {"role": "assistant", "content": message.text}
+    if message.thinking:
+        said["reasoning_content"] = message.thinking
+    if message.calls:
+        said["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in message.calls
+        ]
+    return said

@@ -1,0 +1,104 @@
+"""Files that appear whole or not at all, and what to do when the disk refuses.
+
+Does not cover the database, which has transactions of its own.
+"""
+
+import errno
+import os
+import shutil
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+from forethought.core.errors import RecipeError
+
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
+_WRONG_PLACE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
+
+
+@contextmanager
+def written_beside(path: Path) -> Generator[TextIO]:
+    """A UTF-8 text file that replaces `path` when the block ends well, and otherwise vanishes.
+
+    The new text is on the disk before the name changes hands, so that a reader (also one that
+    comes after a power cut) finds the old file or the new one.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with explained(path):
+        try:
+            with beside.open("w", encoding="utf-8", newline="\n") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+            _sync_folder(path.parent)
+        finally:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def explained(path: Path) -> Generator[None]:
+    """Turn a full disk, a missing permission or a damaged file at `path` into a `RecipeError`."""
+    try:
+        yield
+    except OSError as error:
+        remedy = _file_remedy(path, error.errno)
+        if remedy is None:
+            raise
+        raise RecipeError(f"{path} cannot be written ({error.strerror}): {remedy}") from error
+    except sqlite3.DatabaseError as error:
+        remedy = _database_remedy(path, error)
+        if remedy is None:
+            raise
+        raise RecipeError(f"{path} cannot be used ({error}): {remedy}") from error
+
+
+def _file_remedy(path: Path, number: int | None) -> str | None:
+    if number in _NO_SPACE:
+        return _free_space(path)
+    if number in _NO_PERMISSION:
+        return _allow_writing(path)
+    if number in _WRONG_PLACE:
+        return "name a path whose parent is a folder"
+    return None
+
+
+def _database_remedy(path: Path, error: sqlite3.DatabaseError) -> str | None:
+    # Errors that Python itself raises (a wrong number of values, ...) carry no SQLite name.
+    name: str = getattr(error, "sqlite_errorname", "")
+    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
+        return _free_space(path)
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+        return _allow_writing(path)
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return "it is not an intact journal; restore it from a copy or name another folder"
+    if name.startswith("SQLITE_BUSY"):
+        return "another program holds it open; close that program and start again"
+    return None
+
+
+def _free_space(path: Path) -> str:
+    folder = next(place for place in (path, *path.parents) if place.is_dir())
+    free = shutil.disk_usage(folder).free / 1e6
+    kept = sum(file.stat().st_size for file in folder.glob("checkpoints/**/*") if file.is_file())
+    return (
+        f"{free:,.0f} MB are free on its disk or within its quota; delete what is not needed "
+        f"(`checkpoints/` of {folder} holds {kept / 1e6:,.0f} MB) and start again: committed "
+        "steps are safe"
+    )
+
+
+def _allow_writing(path: Path) -> str:
+    return f"allow this user to write in {path.parent}, or name another folder"
+
+
+def _sync_folder(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

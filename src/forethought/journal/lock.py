@@ -1,0 +1,36 @@
+"""One writer a run: a lock that dies with the process that holds it."""
+
+import fcntl
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from forethought.core.errors import RecipeError
+from forethought.journal.files import explained
+
+
+@contextmanager
+def writer_lock(folder: Path, name: str) -> Generator[None]:
+    """Hold the right to write in `folder`; raise `RecipeError` when another process has it.
+
+    The kernel gives the lock up when its holder dies, so a killed run needs no clean-up. The
+    file stays: deleting it would let two writers lock two files of one name.
+    """
+    with explained(folder):
+        number = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(number, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            raise RecipeError(
+                f"the run in {folder} is being written by process {holder}: wait for it, stop "
+                "it, or name another folder with --run"
+            ) from None
+        with explained(folder):
+            os.ftruncate(number, 0)
+            os.pwrite(number, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(number)

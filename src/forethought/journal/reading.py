@@ -1,0 +1,97 @@
+"""What can be asked of a journal, while it is being written or afterwards."""
+
+import json
+import math
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from forethought.core.trajectory import Group
+from forethought.journal.bodies import unpack_episode, unpack_problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSummary:
+    """How far one stage has come; times are seconds since 1970.
+
+    >>> StageSummary(name="rl", steps=3, begun_at=10.0, ended_at=None).finished
+    False
+    """
+
+    name: str
+    steps: int
+    begun_at: float
+    ended_at: float | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the stage has ended."""
+        return self.ended_at is not None
+
+
+def read_stages(connection: sqlite3.Connection) -> list[StageSummary]:
+    """Every stage in the order in which they were begun."""
+    query = """
+        select stage, begun_at, ended_at,
+               (select count(*) from steps where steps.stage = stages.stage)
+        from stages order by place
+    """
+    return [
+        StageSummary(name=name, steps=steps, begun_at=begun_at, ended_at=ended_at)
+        for name, begun_at, ended_at, steps in connection.execute(query)
+    ]
+
+
+def read_metrics(connection: sqlite3.Connection, stage: str) -> list[str]:
+    """The names of a stage's series, sorted."""
+    query = "select distinct metric from metrics where stage = ? order by metric"
+    return [name for (name,) in connection.execute(query, (stage,))]
+
+
+def read_series(connection: sqlite3.Connection, stage: str, metric: str) -> list[tuple[int, float]]:
+    """One series as (step, value), by step."""
+    query = "select step, value from metrics where stage = ? and metric = ? order by step"
+    return [
+        (step, math.nan if value is None else value)
+        for step, value in connection.execute(query, (stage, metric))
+    ]
+
+
+def read_documents(connection: sqlite3.Connection, stage: str) -> list[str]:
+    """The names of a stage's documents, in the order in which they were first written."""
+    query = "select name from documents where stage = ? order by place"
+    return [name for (name,) in connection.execute(query, (stage,))]
+
+
+def read_document(connection: sqlite3.Connection, stage: str, name: str) -> dict[str, Any] | None:
+    """One document; None where there is none."""
+    query = "select body from documents where stage = ? and name = ?"
+    row = connection.execute(query, (stage, name)).fetchone()
+    return None if row is None else json.loads(row[0])
+
+
+def read_steps(connection: sqlite3.Connection, stage: str) -> list[int]:
+    """The committed steps of a stage."""
+    query = "select step from steps where stage = ? order by step"
+    return [step for (step,) in connection.execute(query, (stage,))]
+
+
+def read_groups(connection: sqlite3.Connection, stage: str, step: int) -> Iterator[Group]:
+    """The groups of one step, as they were kept."""
+    query = """
+        select groups.place, groups.group_id, groups.problem, episodes.body
+        from groups left join episodes
+          on episodes.stage = groups.stage and episodes.step = groups.step
+         and episodes.group_place = groups.place
+        where groups.stage = ? and groups.step = ?
+        order by groups.place, episodes.place
+    """
+    # Fetched in one go: a reader that dawdles would keep the writer's log from being emptied.
+    rows = connection.execute(query, (stage, step)).fetchall()
+    for (_, name, packed), members in groupby(rows, key=lambda row: row[:3]):
+        problem = unpack_problem(packed)
+        bodies = (body for *_, body in members if body is not None)
+        episodes = tuple(unpack_episode(body, problem) for body in bodies)
+        yield Group(id=name, problem=problem, episodes=episodes)

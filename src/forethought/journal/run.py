@@ -1,0 +1,159 @@
+"""A run on disk: one folder, written by one process, read by everyone.
+
+`journal.sqlite` holds steps, episodes and documents; `recipe.json` the resolved recipe;
+`checkpoints/` whatever weights the stages save there.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from forethought.core.errors import RecipeError
+from forethought.core.trajectory import Group
+from forethought.journal import reading
+from forethought.journal.database import is_journal, open_reader, open_writer
+from forethought.journal.files import explained, written_beside
+from forethought.journal.lock import writer_lock
+from forethought.journal.reading import StageSummary
+from forethought.journal.stage import Stage
+
+_JOURNAL = "journal.sqlite"
+_RECIPE = "recipe.json"
+_CHECKPOINTS = "checkpoints"
+_LOCK = "writer.lock"
+_OWN = {_JOURNAL, f"{_JOURNAL}-wal", f"{_JOURNAL}-shm", _CHECKPOINTS, _LOCK}
+
+
+class Run:
+    """A run's folder, opened. Close it, or use it as a context."""
+
+    def __init__(
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        resources: ExitStack,
+        recipe: Mapping[str, Any],
+    ) -> None:
+        self.path = path
+        self.recipe = recipe
+        self._connection = connection
+        self._resources = resources
+
+    @classmethod
+    def create_or_open(cls, path: Path, recipe: Mapping[str, Any]) -> Self:
+        """Open the run in the folder `path` for writing; make it when there is none.
+
+        Raises `RecipeError` when the folder holds something else, when another process writes
+        the run, or when the disk refuses.
+        """
+        with ExitStack() as resources:
+            with explained(path):
+                path.mkdir(parents=True, exist_ok=True)
+                _refuse_foreign(path)
+            resources.enter_context(writer_lock(path, _LOCK))
+            connection = resources.enter_context(closing(open_writer(path / _JOURNAL)))
+            with explained(path):
+                (path / _CHECKPOINTS).mkdir(exist_ok=True)
+            if not (path / _RECIPE).exists():
+                _write_recipe(path, recipe)
+            return cls(path, connection, resources.pop_all(), recipe)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Open the run in the folder `path` for reading only.
+
+        Raises `RecipeError` when there is no run.
+        """
+        if not (path / _JOURNAL).is_file() or not (path / _RECIPE).is_file():
+            raise RecipeError(
+                f"{path} holds no run: name a folder that has {_JOURNAL} and {_RECIPE} in it"
+            )
+        with ExitStack() as resources:
+            connection = resources.enter_context(closing(open_reader(path / _JOURNAL)))
+            recipe = json.loads((path / _RECIPE).read_text(encoding="utf-8"))
+            return cls(path, connection, resources.pop_all(), recipe)
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder for weights."""
+        return self.path / _CHECKPOINTS
+
+    def close(self) -> None:
+        """Let go of the folder; what was not committed is lost."""
+        self._resources.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def stage(self, name: str) -> Stage:
+        """The record of the stage called `name`, which need not exist yet."""
+        return Stage(self._connection, self.path / _JOURNAL, name, self._keep_recipe)
+
+    def stages(self) -> list[StageSummary]:
+        """Every stage in the order in which they were begun."""
+        return reading.read_stages(self._connection)
+
+    def metrics(self, stage: str) -> list[str]:
+        """The names of a stage's series, sorted."""
+        return reading.read_metrics(self._connection, stage)
+
+    def series(self, stage: str, metric: str) -> list[tuple[int, float]]:
+        """One series as (step, value), by step; empty where there is none."""
+        return reading.read_series(self._connection, stage, metric)
+
+    def documents(self, stage: str) -> list[str]:
+        """The names of a stage's documents, in the order in which they were first written."""
+        return reading.read_documents(self._connection, stage)
+
+    def document(self, stage: str, name: str) -> Mapping[str, Any] | None:
+        """One document of a stage; None where there is none."""
+        return reading.read_document(self._connection, stage, name)
+
+    def steps(self, stage: str) -> list[int]:
+        """The committed steps of a stage."""
+        return reading.read_steps(self._connection, stage)
+
+    def groups(self, stage: str, step: int | None = None) -> Iterator[Group]:
+        """The groups of one step, or of every step of a stage, as they were kept."""
+        for at in self.steps(stage) if step is None else [step]:
+            yield from reading.read_groups(self._connection, stage, at)
+
+    def _keep_recipe(self) -> None:
+        # Only once a stage has accepted it: a refused recipe must not replace the one that made
+        # what is there.
+        _write_recipe(self.path, self.recipe)
+
+
+def _refuse_foreign(path: Path) -> None:
+    journal = path / _JOURNAL
+    if journal.exists():
+        foreign = [] if is_journal(journal) else [_JOURNAL]
+    else:
+        foreign = sorted({entry.name for entry in path.iterdir()} - _OWN)
+    if foreign:
+        shown = ", ".join(foreign[:3]) + (", …" if len(foreign) > 3 else "")
+        raise RecipeError(
+            f"{path} holds something that is not a run ({shown}): name an empty or new folder "
+            "with --run"
+        )
+
+
+def _write_recipe(path: Path, recipe: Mapping[str, Any]) -> None:
+    text = json.dumps(recipe, indent=2, ensure_ascii=False, default=str) + "\n"
+    written = path / _RECIPE
+    if written.exists() and written.read_text(encoding="utf-8") == text:
+        return
+    with written_beside(written) as file:
+        file.write(text)

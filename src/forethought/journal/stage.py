@@ -1,0 +1,213 @@
+"""One stage of a run, as its loop writes it. Reading many stages is in `reading`."""
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from forethought.core.errors import RecipeError
+from forethought.core.trajectory import Episode, Group
+from forethought.journal.bodies import pack_episode, pack_problem
+from forethought.journal.database import transaction
+from forethought.journal.reading import read_document
+
+FINGERPRINT = "fingerprint"
+"""The name of the document that holds what a stage depends on."""
+
+_STEP_TABLES = ("metrics", "episodes", "groups", "steps")
+
+
+class Stage:
+    """The record of one stage: `StageJournal` over the run's database.
+
+    What is noted of a step waits in memory until `commit` writes all of it, or none. Notes that
+    were never committed are lost with the process, and their step is done again.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        name: str,
+        accepted: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self._connection = connection
+        self._path = path
+        self._accepted = accepted
+        self._metrics: dict[int, dict[str, float]] = {}
+        self._groups: dict[int, list[Group]] = {}
+
+    def begin(self, fingerprint: Mapping[str, Any]) -> None:
+        """State the settings that the stage depends on, before its first step.
+
+        Raises `RecipeError` when the stage was begun with different ones: half a stage made
+        with one recipe and half with another would be neither.
+        """
+        now = _as_json(fingerprint)
+        earlier = self.get(FINGERPRINT)
+        if earlier is None:
+            self.put(FINGERPRINT, now)
+        elif differences := list(_differences(earlier, now)):
+            raise RecipeError(
+                f"stage {self.name} of the run in {self._path.parent} was begun with other "
+                f"settings: {'; '.join(differences)}. Restore them, or name another folder "
+                "with --run"
+            )
+        self._accepted()
+
+    @property
+    def next_step(self) -> int:
+        """The first step that is not committed yet."""
+        query = "select coalesce(max(step) + 1, 0) from steps where stage = ?"
+        return self._connection.execute(query, (self.name,)).fetchone()[0]
+
+    @property
+    def finished(self) -> bool:
+        """Whether the stage has ended."""
+        query = "select ended_at from stages where stage = ?"
+        row = self._connection.execute(query, (self.name,)).fetchone()
+        return row is not None and row[0] is not None
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Note numbers of one step; a number noted twice keeps its last value."""
+        noted = self._metrics.setdefault(step, {})
+        noted.update((name, float(value)) for name, value in metrics.items())
+
+    def keep(self, step: int, groups: Sequence[Group]) -> None:
+        """Note the episodes of one step, after those noted before."""
+        self._groups.setdefault(step, []).extend(groups)
+
+    @contextmanager
+    def timed(self, step: int, what: str) -> Generator[None]:
+        """Log the seconds that the block took as `seconds/<what>`; several blocks add up."""
+        begun = time.perf_counter()
+        yield
+        metric = f"seconds/{what}"
+        earlier = self._metrics.get(step, {}).get(metric, 0.0)
+        self.log(step, {metric: earlier + time.perf_counter() - begun})
+
+    def commit(self, step: int) -> None:
+        """Write all that was noted of `step` in one transaction, in place of what was there."""
+        metrics = self._metrics.get(step, {})
+        groups = self._groups.get(step, [])
+        with transaction(self._connection, self._path):
+            self._enter()
+            for table in _STEP_TABLES:
+                self._connection.execute(
+                    f"delete from {table} where stage = ? and step = ?", (self.name, step)
+                )
+            self._connection.execute(
+                "insert into steps values (?, ?, ?)", (self.name, step, time.time())
+            )
+            # SQLite has no NaN: a null stands for it.
+            self._connection.executemany(
+                "insert into metrics values (?, ?, ?, ?)",
+                ((self.name, metric, step, value) for metric, value in metrics.items()),
+            )
+            self._insert(step, groups)
+        self._metrics.pop(step, None)
+        self._groups.pop(step, None)
+
+    def rewind(self, step: int) -> None:
+        """Forget every step from `step` on, noted or committed; documents stay.
+
+        A stage that loses a step in this way is no longer finished.
+        """
+        with transaction(self._connection, self._path):
+            for table in _STEP_TABLES:
+                lost = self._connection.execute(
+                    f"delete from {table} where stage = ? and step >= ?", (self.name, step)
+                ).rowcount
+                if table == "steps" and lost:
+                    self._connection.execute(
+                        "update stages set ended_at = null where stage = ?", (self.name,)
+                    )
+        self._metrics = {at: noted for at, noted in self._metrics.items() if at < step}
+        self._groups = {at: noted for at, noted in self._groups.items() if at < step}
+
+    def put(self, name: str, document: Mapping[str, Any]) -> None:
+        """Write a named JSON document at once, in place of an earlier one of that name."""
+        body = json.dumps(document)
+        with transaction(self._connection, self._path):
+            self._enter()
+            self._connection.execute(
+                "insert into documents (stage, name, body) values (?, ?, ?) "
+                "on conflict (stage, name) do update set body = excluded.body",
+                (self.name, name, body),
+            )
+
+    def get(self, name: str) -> Mapping[str, Any] | None:
+        """Read a document back; None where there is none."""
+        return read_document(self._connection, self.name, name)
+
+    def finish(self) -> None:
+        """Mark the stage as ended."""
+        with transaction(self._connection, self._path):
+            self._enter()
+            self._connection.execute(
+                "update stages set ended_at = ? where stage = ?", (time.time(), self.name)
+            )
+
+    def _enter(self) -> None:
+        self._connection.execute(
+            "insert into stages (stage, begun_at) values (?, ?) on conflict (stage) do nothing",
+            (self.name, time.time()),
+        )
+
+    def _insert(self, step: int, groups: Sequence[Group]) -> None:
+        self._connection.executemany(
+            "insert into groups values (?, ?, ?, ?, ?)",
+            (
+                (self.name, step, place, group.id, pack_problem(group.problem))
+                for place, group in enumerate(groups)
+            ),
+        )
+        self._connection.executemany(
+            "insert into episodes values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                (self.name, step, place, number, *_columns(group, episode))
+                for place, group in enumerate(groups)
+                for number, episode in enumerate(group.episodes)
+            ),
+        )
+
+
+def _columns(group: Group, episode: Episode) -> tuple[str | int | bytes | None, ...]:
+    told = episode.trajectories
+    turns = [turn for trajectory in told for turn in trajectory.turns]
+    return (
+        episode.id,
+        group.id,
+        episode.problem.id,
+        episode.problem.domain,
+        episode.verdict.outcome,
+        told[-1].stop if told else None,
+        len(turns),
+        sum(len(turn.message.calls) for turn in turns),
+        sum(turn.tokens for turn in turns),
+        pack_episode(episode, group.problem),
+    )
+
+
+def _as_json(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(settings))
+
+
+def _differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[str]:
+    was, is_now = dict(_leaves(earlier)), dict(_leaves(now))
+    for key in [*was, *(key for key in is_now if key not in was)]:
+        before, after = was.get(key, "absent"), is_now.get(key, "absent")
+        if before != after:
+            yield f"{key} was {before}, is now {after}"
+
+
+def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    for key, value in settings.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{prefix}{key}.")  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            yield f"{prefix}{key}", json.dumps(value)

@@ -1,0 +1,110 @@
+"""Checkpoints on disk: written beside, synced, renamed; an older one goes only afterwards.
+
+A checkpoint is a folder named by its step. What is in it is its writer's business; here is only
+how it comes to be there whole, or not at all.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from forethought.core.errors import RecipeError
+
+STATE = "state.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoints:
+    """The checkpoints of one stage in one folder; the last `keep_last` stay."""
+
+    folder: Path
+    keep_last: int = 2
+
+    def save(self, name: str, write: Callable[[Path], None], state: Mapping[str, Any]) -> Path:
+        """Write a checkpoint with `write(folder)` and a state; return its final folder.
+
+        Raises `RecipeError` when the disk refuses; the earlier checkpoints are untouched.
+        """
+        beside, final = self.folder / f".{name}.partial", self.folder / name
+        try:
+            shutil.rmtree(beside, ignore_errors=True)
+            beside.mkdir(parents=True)
+            write(beside)
+            (beside / STATE).write_text(json.dumps(state))
+            _sync(beside)
+            shutil.rmtree(final, ignore_errors=True)
+            beside.rename(final)
+            _sync_folder(self.folder)
+        except OSError as error:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise RecipeError(
+                f"checkpoint {final}: {error.strerror or error}; free space or choose another "
+                "--run folder, then run the same command again"
+            ) from error
+        return final
+
+    def numbered(self) -> dict[int, Path]:
+        """The finished checkpoints that are named by a step."""
+        if not self.folder.is_dir():
+            return {}
+        found = (path for path in self.folder.iterdir() if path.name.isdecimal())
+        return {int(path.name): path for path in sorted(found, key=lambda path: int(path.name))}
+
+    def forget_old(self) -> None:
+        """Remove all but the newest numbered checkpoints."""
+        for path in list(self.numbered().values())[: -self.keep_last]:
+            shutil.rmtree(path)
+
+    def newest(self, last: int) -> tuple[int, Path] | None:
+        """The newest checkpoint of a step up to `last`, and its step."""
+        steps = [step for step in self.numbered() if step <= last]
+        return (max(steps), self.folder / str(max(steps))) if steps else None
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """The state that a checkpoint was saved with."""
+    return json.loads((folder / STATE).read_text())
+
+
+def save_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> None:
+    """An optimiser's moments, as safetensors named `<parameter>.<moment>`."""
+    state: Mapping[int, Mapping[str, Tensor]] = optimizer.state_dict()["state"]
+    moments = {
+        f"{number}.{name}": value.contiguous()
+        for number, values in state.items()
+        for name, value in values.items()
+    }
+    save_file(moments, path)
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> None:
+    """Put saved moments back; the settings stay those that the optimiser was built with."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in load_file(path).items():
+        number, name = key.split(".", 1)
+        state.setdefault(int(number), {})[name] = value
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _sync(folder: Path) -> None:
+    for path in folder.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,96 @@
+"""Recorded trajectories as rows to imitate: tokens with the author's own words marked."""
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from forethought.core.errors import RecipeError
+from forethought.core.messages import ToolSpec, ToolStatus
+from forethought.core.randomness import derive_seed
+from forethought.core.trajectory import Tokens, Trajectory, Turn
+from forethought.policy.formats import ChatFormat, trained_stream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demonstrations:
+    """Rows with calls and rows without, so that a phase can choose their shares.
+
+    `too_long` counts the trajectories that were left out for their length.
+    """
+
+    with_calls: tuple[Tokens, ...]
+    tool_free: tuple[Tokens, ...]
+    too_long: int
+
+    def draw(self, step: int, count: int, tool_free: float, seed: int) -> list[Tokens]:
+        """The rows of one step: each kind in its own shuffled order, epoch after epoch."""
+        free = round(count * tool_free)
+        return [
+            *_pick(self.tool_free, step * free, free, derive_seed(seed, "tool_free")),
+            *_pick(self.with_calls, step * (count - free), count - free, derive_seed(seed, "calls")),
+        ]
+
+
+def render(
+    trajectories: Iterable[Trajectory],
+    chat: ChatFormat,
+    tools: Sequence[ToolSpec],
+    *,
+    longest: int,
+    train_failed_calls: bool,
+) -> Demonstrations:
+    """Write every trajectory in the chat format, and say which turns are trained.
+
+    Raises `RecipeError` for a trajectory in which no turn would be trained, naming it.
+    """
+    kinds: dict[bool, list[Tokens]] = {True: [], False: []}
+    too_long = 0
+    for number, trajectory in enumerate(trajectories):
+        trained = [train_failed_calls or not _failed(turn) for turn in trajectory.turns]
+        tokens = trained_stream(chat, trajectory.messages, tools, trained)
+        if not any(tokens.sampled):
+            raise RecipeError(
+                f"trajectory {number} ({trajectory.opening[-1].text[:60]!r}) has no turn to train: "
+                "every one of its calls failed; drop it or set sft.train_failed_calls = true"
+            )
+        if len(tokens) > longest:
+            too_long += 1
+        else:
+            kinds[bool(trajectory.replies)].append(tokens)
+    if not kinds[True] and not kinds[False]:
+        raise RecipeError(
+            f"sft: no trajectory is left to train on ({too_long} are longer than sft.longest = "
+            f"{longest} tokens); collect some, or raise the limit"
+        )
+    return Demonstrations(
+        with_calls=tuple(kinds[True]), tool_free=tuple(kinds[False]), too_long=too_long
+    )
+
+
+def _failed(turn: Turn) -> bool:
+    """Whether the turn's calls all went wrong: an example of what not to write."""
+    return bool(turn.replies) and all(
+        reply.status is not ToolStatus.OK for reply in turn.replies
+    )
+
+
+def _pick(rows: Sequence[Tokens], start: int, count: int, seed: int) -> list[Tokens]:
+    if count and not rows:
+        raise RecipeError(
+            "sft: a phase asks for trajectories of a kind that was not collected (with or without "
+            "tool calls); change its tool_free share or collect.styles"
+        )
+    picked: list[Tokens] = []
+    for place in range(start, start + count):
+        epoch, index = divmod(place, len(rows))
+        picked.append(rows[_order(len(rows), derive_seed(seed, epoch))[index]])
+    return picked
+
+
+@lru_cache(maxsize=8)
+def _order(count: int, seed: int) -> list[int]:
+    """A shuffled order; remembered, because consecutive rows share it."""
+    order = list(range(count))
+    random.Random(seed).shuffle(order)
+    return order

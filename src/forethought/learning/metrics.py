@@ -1,0 +1,61 @@
+"""One round's groups in a few numbers."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from forethought.core.messages import ToolStatus
+from forethought.core.trajectory import Episode, Group, Stop, Turn
+from forethought.learning.lessons import Lesson
+
+
+def summarise(groups: Sequence[Group], lessons: Sequence[Lesson]) -> dict[str, float]:
+    """Rewards by component, accuracy, tool use, entropy and lengths of the measured attempts."""
+    attempts = sum(len(group.episodes) for group in groups)
+    measured = [episode for group in groups for episode in group.measured]
+    metrics = {"attempts/not_measured": 1.0 - len(measured) / max(1, attempts)}
+    if not measured:
+        return metrics
+    rewards = [reward for lesson in lessons for reward in lesson.rewards]
+    for name in rewards[0].components:
+        metrics[f"reward/{name}"] = fmean(reward.components[name] for reward in rewards)
+    return metrics | {
+        "reward/mean": fmean(reward.total for reward in rewards),
+        "accuracy": fmean(episode.right for episode in measured),
+        "groups/informative": fmean(lesson.is_informative for lesson in lessons),
+        "groups/all_right": fmean(_all_right(lesson) for lesson in lessons),
+        **_tool_use(measured),
+        **_speech([turn for episode in measured for turn in _turns(episode)]),
+        "tokens/mean": fmean(sum(turn.tokens for turn in _turns(each)) for each in measured),
+        "unfinished": fmean(
+            any(one.stop is not Stop.ANSWERED for one in each.trajectories) for each in measured
+        ),
+    }
+
+
+def _turns(episode: Episode) -> list[Turn]:
+    return [turn for trajectory in episode.trajectories for turn in trajectory.turns]
+
+
+def _all_right(lesson: Lesson) -> bool:
+    return bool(lesson.episodes) and all(episode.right for episode in lesson.episodes)
+
+
+def _tool_use(episodes: Sequence[Episode]) -> dict[str, float]:
+    replies = [
+        [reply for trajectory in episode.trajectories for reply in trajectory.replies]
+        for episode in episodes
+    ]
+    flat = [reply for each in replies for reply in each]
+    metrics = {"tool/rate": fmean(bool(each) for each in replies), "tool/calls": _mean_len(replies)}
+    if flat:
+        metrics["tool/success"] = fmean(reply.status is ToolStatus.OK for reply in flat)
+    return metrics
+
+
+def _mean_len(lists: Sequence[Sequence[object]]) -> float:
+    return fmean(len(each) for each in lists)
+
+
+def _speech(turns: Sequence[Turn]) -> dict[str, float]:
+    tokens = sum(turn.tokens for turn in turns)
+    return {"entropy": sum(turn.entropy * turn.tokens for turn in turns) / max(1, tokens)}

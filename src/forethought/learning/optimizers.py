@@ -1,0 +1,57 @@
+"""Optimisers and their schedules: AdamW, and Muon for the hidden matrices of a fresh model."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from forethought.learning.settings import OptimizerSettings
+
+
+def build_optimizers(model: nn.Module, settings: OptimizerSettings) -> list[torch.optim.Optimizer]:
+    """The optimisers that together own every trained parameter once.
+
+    Muon (https://kellerjordan.github.io/posts/muon/) takes matrices inside the layers; the
+    embedding, the head and the norms stay with AdamW.
+    """
+    matrices = list(_hidden_matrices(model)) if settings.type == "muon" else []
+    taken = {id(each) for each in matrices}
+    rest = [each for each in model.parameters() if each.requires_grad and id(each) not in taken]
+    optimizers: list[torch.optim.Optimizer] = [
+        torch.optim.AdamW(
+            rest,
+            lr=settings.rate,
+            betas=(settings.beta_1, settings.beta_2),
+            weight_decay=settings.weight_decay,
+        )
+    ]
+    if matrices:
+        optimizers.append(
+            torch.optim.Muon(matrices, lr=settings.muon_rate, weight_decay=settings.weight_decay)
+        )
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["full_rate"] = group["lr"]
+    return optimizers
+
+
+def rate_share(settings: OptimizerSettings, step: int, steps: int) -> float:
+    """The share of the full rate at `step` of `steps` (both count optimiser steps).
+
+    >>> [rate_share(OptimizerSettings(warmup=2), step, 9) for step in (0, 1, 2, 8)]
+    [0.5, 1.0, 1.0, 1.0]
+    """
+    if step < settings.warmup:
+        return (step + 1) / settings.warmup
+    if settings.schedule == "constant":
+        return 1.0
+    progress = (step - settings.warmup) / max(1, steps - settings.warmup)
+    wave = 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
+    return settings.floor + (1.0 - settings.floor) * wave
+
+
+def _hidden_matrices(model: nn.Module) -> Iterator[nn.Parameter]:
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and parameter.ndim == 2 and ".layers." in name:
+            yield parameter

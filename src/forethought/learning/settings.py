@@ -1,0 +1,117 @@
+"""Settings of the learner and of the two training loops."""
+
+from typing import Literal
+
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from forethought.core.settings import Settings
+from forethought.learning.advantage import AdvantageSettings
+from forethought.learning.losses.settings import LossSettings
+from forethought.learning.rewards import RewardSettings
+
+
+class OptimizerSettings(Settings):
+    """How a gradient becomes a step."""
+
+    type: Literal["adamw", "muon"] = "adamw"
+    """`muon` takes the hidden matrices; everything else stays with AdamW."""
+    rate: PositiveFloat = 1e-6
+    """AdamW's learning rate."""
+    muon_rate: PositiveFloat = 0.02
+    """Muon's learning rate (only with `type = "muon"`)."""
+    warmup: NonNegativeInt = 0
+    """Optimiser steps over which the rates rise from 0."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """What the rates do after warm-up, over the stage's steps."""
+    floor: NonNegativeFloat = 0.1
+    """Where `cosine` ends, as a share of the rate."""
+    beta_1: NonNegativeFloat = 0.9
+    """AdamW's first moment decay."""
+    beta_2: NonNegativeFloat = 0.95
+    """AdamW's second moment decay."""
+    weight_decay: NonNegativeFloat = 0.01
+    """AdamW's and Muon's decoupled weight decay."""
+    clip_norm: PositiveFloat = 1.0
+    """The gradient's largest norm."""
+
+
+class ComputeSettings(Settings):
+    """Where and in what portions to compute."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """`auto` takes a GPU when there is one."""
+    workers: NonNegativeInt | Literal["auto"] = "auto"
+    """One-thread worker processes; 0 computes in this process. `auto`: one a core for models
+    under 20M parameters on a CPU, otherwise 0."""
+    threads: NonNegativeInt = 0
+    """Threads of this process when it computes; 0 leaves the choice to torch."""
+    micro_tokens: PositiveInt = 2048
+    """Padded tokens in one forward and backward pass."""
+    logit_tokens: PositiveInt = 1024
+    """Trained tokens whose logits exist at once."""
+    deterministic: bool = True
+    """Sample in rounds that depend only on what was said: equal runs are equal to the bit."""
+    at_once: PositiveInt = 128
+    """Episodes open at the same time."""
+
+
+class PhaseSettings(Settings):
+    """One phase of supervised training."""
+
+    name: str
+    """Names the checkpoint that the phase ends with."""
+    steps: PositiveInt
+    """Optimiser steps at most."""
+    batch: PositiveInt = 32
+    """Trajectories in a step."""
+    tool_free: NonNegativeFloat = 0.0
+    """Share of trajectories that solve their problem without a call."""
+    stop_at: float | None = None
+    """End early once the pilot's sampled accuracy reaches this."""
+    optimizer: OptimizerSettings = OptimizerSettings(rate=5e-5, schedule="cosine", warmup=10)
+    """The phase's own optimiser."""
+
+
+class SFTSettings(Settings):
+    """Cold start: phases in a row on recorded trajectories."""
+
+    phases: tuple[PhaseSettings, ...]
+    """What to train on, and for how long."""
+    longest: PositiveInt = 32_768
+    """Trajectories with more tokens are left out, and counted."""
+    train_failed_calls: bool = False
+    """Whether turns whose every call failed are trained; if not, they are context only."""
+    pilot_every: NonNegativeInt = 0
+    """Steps between pilots; 0 holds none."""
+    pilot_problems: PositiveInt = 96
+    """Problems of the pilot: from the training side, never trained on."""
+    save_every: PositiveInt = 50
+    """Steps between checkpoints."""
+
+
+class RLSettings(Settings):
+    """Reinforcement learning: attempt, compare, improve."""
+
+    steps: PositiveInt
+    """Rounds of attempts."""
+    problems: PositiveInt = 64
+    """Problems in a round."""
+    group_size: PositiveInt = 16
+    """Attempts at each problem."""
+    updates: PositiveInt = 4
+    """Optimiser steps that a round's episodes are split over."""
+    save_every: PositiveInt = 10
+    """Rounds between checkpoints."""
+    uninformative: Literal["count", "leave_out"] = "count"
+    """Groups whose rewards are all equal carry no gradient: do their tokens count in the loss's
+    denominators (as in the paper), or are they left out (as in DAPO's filter)?"""
+    max_not_measured: NonNegativeFloat = 0.1
+    """Share of a round's attempts that may be not measured before the run stops."""
+    optimizer: OptimizerSettings = OptimizerSettings(rate=1e-6, beta_2=0.999)
+    """The optimiser."""
+    reward: RewardSettings = RewardSettings()
+    """What an attempt earns."""
+    advantage: AdvantageSettings = AdvantageSettings()
+    """How attempts of one group are compared."""
+    loss: LossSettings = LossSettings()
+    """Which policy loss."""

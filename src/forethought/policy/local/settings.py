@@ -1,0 +1,64 @@
+"""Which model to train: fresh from random weights, a Hugging Face model, or a GGUF file."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from forethought.core.settings import Settings
+
+FormatName = Literal["hermes", "compact"]
+
+
+class FreshModel(Settings):
+    """A small transformer from random weights, with a tokenizer made from its own data."""
+
+    type: Literal["fresh"]
+    architecture: Literal["qwen3", "llama"] = "qwen3"
+    """Whose layers to use."""
+    width: PositiveInt = 128
+    """Hidden size."""
+    layers: PositiveInt = 4
+    """Transformer layers."""
+    heads: PositiveInt = 4
+    """Attention heads."""
+    feed: PositiveInt = 352
+    """Feed-forward size."""
+    vocabulary: PositiveInt = 640
+    """Tokens of its tokenizer, at most."""
+    context: PositiveInt = 512
+    """Positions that it can attend to."""
+    format: FormatName = "compact"
+    """Chat format."""
+
+
+class PretrainedModel(Settings):
+    """A model of the Hugging Face kind: a local folder, or a name on the hub."""
+
+    type: Literal["pretrained"]
+    name: str
+    """Folder, or hub name."""
+    format: FormatName = "hermes"
+    """Chat format."""
+    lora_rank: NonNegativeInt = 0
+    """Rank of the adapters that are trained; 0 trains every weight."""
+    lora_alpha: PositiveInt = 32
+    """Scale of the adapters (only with a rank)."""
+
+
+class GGUFModel(Settings):
+    """A GGUF file, converted once into an ordinary Hugging Face folder and used from there."""
+
+    type: Literal["gguf"]
+    file: str
+    """Path of the file, or `package:NAME` for the one that an installed Python package carries."""
+    folder: str
+    """Where the converted model is kept."""
+    format: FormatName = "hermes"
+    """Chat format."""
+    lora_rank: NonNegativeInt = 0
+    """Rank of the adapters that are trained; 0 trains every weight."""
+    lora_alpha: PositiveInt = 32
+    """Scale of the adapters (only with a rank)."""
+
+
+ModelSettings = Annotated[FreshModel | PretrainedModel | GGUFModel, Field(discriminator="type")]

@@ -1,0 +1,93 @@
+"""Problems from a file of JSON lines, plain or compressed with gzip (`.gz`)."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from forethought.core.errors import RecipeError
+from forethought.core.problem import Problem
+
+_KNOWN = ("id", "prompt", "answer", "domain")
+
+
+def file_problems(path: Path) -> list[Problem]:
+    """A user's own problems: one JSON object a line.
+
+    `prompt` and `answer` are needed (`answer` may be a number), `id` and `domain` are not; every
+    other key goes into `data`, where demonstrators find a `plan` and a `program`.
+
+    Raises `RecipeError` naming file and row for what cannot be read, and for an id used twice.
+    """
+    problems: dict[str, Problem] = {}
+    for row, fields in read_rows(path):
+        problem = _problem(path, row, fields)
+        if problem.id in problems:
+            raise RecipeError(f"{path}, row {row}: the id {problem.id!r} is taken: make ids unique")
+        problems[problem.id] = problem
+    return list(problems.values())
+
+
+def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The JSON object of each row that is not blank, with its number from 1.
+
+    Only a line feed ends a row: other separators, such as U+2028, may stand inside a string.
+    Raises `RecipeError` for a file that is missing, unreadable or without rows, and for a row
+    that is not a JSON object.
+    """
+    if not path.is_file():
+        raise RecipeError(f"{path} is no file: give the path of a file of JSON lines")
+    empty = True
+    for row, line in enumerate(_lines(path), start=1):
+        if line.strip():
+            empty = False
+            yield row, _fields(path, row, line)
+    if empty:
+        raise RecipeError(f"{path} holds no rows: give a file with one JSON object a line")
+
+
+def text_field(path: Path, row: int, fields: Mapping[str, Any], name: str) -> str:
+    """The text in field `name`, trimmed; it must be there and not be blank."""
+    value = fields.get(name)
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    raise RecipeError(f"{path}, row {row}: {name!r} must be text, got {_shown(value)}")
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    compressed = path.suffix == ".gz"
+    try:
+        with gzip.open(path) if compressed else path.open("rb") as stream:
+            yield from stream
+    except (OSError, EOFError, zlib.error) as error:
+        raise RecipeError(f"{path} cannot be read ({error}): give a readable file") from error
+
+
+def _fields(path: Path, row: int, line: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(line.decode("utf-8-sig"))
+    except ValueError as error:
+        raise RecipeError(f"{path}, row {row}: not JSON ({error}): mend the row") from error
+    if not isinstance(fields, dict):
+        raise RecipeError(f"{path}, row {row}: needs a JSON object, got {_shown(fields)}")
+    return cast("dict[str, Any]", fields)
+
+
+def _problem(path: Path, row: int, fields: Mapping[str, Any]) -> Problem:
+    answer = fields.get("answer")
+    if isinstance(answer, int | float) and not isinstance(answer, bool):
+        fields = {**fields, "answer": str(answer)}
+    fields = {"id": f"{path.name.partition('.')[0]}-{row}", "domain": "general", **fields}
+    return Problem(
+        id=text_field(path, row, fields, "id"),
+        prompt=text_field(path, row, fields, "prompt"),
+        answer=text_field(path, row, fields, "answer"),
+        domain=text_field(path, row, fields, "domain"),
+        data={name: value for name, value in fields.items() if name not in _KNOWN},
+    )
+
+
+def _shown(value: object) -> str:
+    return "nothing" if value is None else json.dumps(value)[:60]

@@ -1,0 +1,1 @@
+"""A fork-server sandbox for programs that a model wrote."""

@@ -1,0 +1,228 @@
+"""The exams of a run, and what they say beside each other: table, differences, families."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from forethought.core.errors import RecipeError
+from forethought.evaluation.comparison import What, paired_difference
+from forethought.evaluation.results import Estimate, ExamResult, ProblemResult
+from forethought.journal.run import Run
+
+_PREFIX = "exam/"
+BEFORE = "before"
+"""The exam that training is compared with."""
+CONTROL = "tool_only"
+"""The exam of the checkpoint before tool-free demonstrations were mixed in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SatExam:
+    """An exam with the stage that it belongs to; `key` is its document's name after "exam/"."""
+
+    key: str
+    stage: str
+    result: ExamResult
+
+    @property
+    def title(self) -> str:
+        """The exam's name as a reader sees it."""
+        return self.key.replace("_", " ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One figure of the table; `interval` is empty where none was computed."""
+
+    value: str
+    interval: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One measure over all exams."""
+
+    name: str
+    meaning: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """How far the last exam is above an earlier one; `refusal` says why that is not known."""
+
+    earlier: SatExam
+    later: SatExam
+    what: What
+    estimate: Estimate | None
+    refusal: str = ""
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 where the interval excludes zero, else 0."""
+        if self.estimate is None:
+            return 0
+        return (self.estimate.low > 0) - (self.estimate.high < 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Accuracy of one domain's problems, before and after."""
+
+    name: str
+    problems: int
+    before: float | None
+    after: float
+    difference: Difference | None
+
+
+def read_exams(run: Run) -> list[SatExam]:
+    """Every exam in the order in which it was sat."""
+    return [
+        SatExam(
+            key=name.removeprefix(_PREFIX),
+            stage=stage.name,
+            result=ExamResult.model_validate(run.document(stage.name, name)),
+        )
+        for stage in run.stages()
+        for name in run.documents(stage.name)
+        if name.startswith(_PREFIX)
+    ]
+
+
+def earlier_exam(exams: Sequence[SatExam], key: str) -> SatExam | None:
+    """The exam called `key`, unless it is the last one."""
+    return next((exam for exam in exams[:-1] if exam.key == key), None)
+
+
+def starting_exam(exams: Sequence[SatExam]) -> SatExam | None:
+    """What the last exam is compared with: "before", or else the first that is no control."""
+    others = [exam for exam in exams[:-1] if exam.key != CONTROL]
+    return earlier_exam(exams, BEFORE) or next(iter(others), None)
+
+
+def compare(earlier: SatExam, later: SatExam, what: What) -> Difference:
+    """The paired difference of two exams, or why there is none."""
+    try:
+        estimate = paired_difference(earlier.result, later.result, what)
+    except RecipeError as error:
+        return Difference(
+            earlier=earlier, later=later, what=what, estimate=None, refusal=str(error)
+        )
+    return Difference(earlier=earlier, later=later, what=what, estimate=estimate)
+
+
+def differences(exams: Sequence[SatExam]) -> list[Difference]:
+    """The last exam against the one before training and against the control."""
+    wanted: tuple[What, ...] = ("average", "greedy", "coverage")
+    against = [starting_exam(exams), earlier_exam(exams, CONTROL)]
+    return [
+        compare(earlier, exams[-1], what)
+        for earlier in against
+        if earlier is not None
+        for what in wanted
+    ]
+
+
+def families(exams: Sequence[SatExam]) -> list[Family]:
+    """The last exam's accuracy by domain, beside the one before training where there is one."""
+    if not exams:
+        return []
+    after, before = exams[-1], starting_exam(exams)
+    names = sorted({problem.domain for problem in after.result.problems})
+    return [_family(name, before, after) for name in names]
+
+
+def table(exams: Sequence[SatExam]) -> list[Row]:
+    """The headline table: one row a measure, one cell an exam."""
+    return [
+        Row(name=name, meaning=meaning, cells=tuple(cell(exam.result) for exam in exams))
+        for name, meaning, cell in _MEASURES
+    ]
+
+
+def percent(value: float | None) -> str:
+    """A share as a reader sees it.
+
+    >>> percent(0.1234), percent(None)
+    ('12.3 %', '–')
+    """
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def points(estimate: Estimate) -> str:
+    """A difference of shares in percentage points, with its interval.
+
+    >>> points(Estimate(value=0.125, low=-0.01, high=0.26))
+    '+12.5 points [-1.0, +26.0]'
+    """
+    value, low, high = (100 * part for part in (estimate.value, estimate.low, estimate.high))
+    return f"{value:+.1f} points [{low:+.1f}, {high:+.1f}]".replace("-", "−")
+
+
+def _family(name: str, before: SatExam | None, after: SatExam) -> Family:
+    later = _only(after, name)
+    earlier = None if before is None else _only(before, name)
+    return Family(
+        name=name,
+        problems=len(later.result.problems),
+        before=None if earlier is None else _accuracy(earlier.result.problems),
+        after=_accuracy(later.result.problems) or 0.0,
+        difference=None if earlier is None else compare(earlier, later, "average"),
+    )
+
+
+def _only(exam: SatExam, domain: str) -> SatExam:
+    kept = tuple(problem for problem in exam.result.problems if problem.domain == domain)
+    result = exam.result.model_copy(update={"problems": kept})
+    return SatExam(key=exam.key, stage=exam.stage, result=result)
+
+
+def _accuracy(problems: Sequence[ProblemResult]) -> float | None:
+    shares = [problem.c / problem.n for problem in problems if problem.n]
+    return fmean(shares) if shares else None
+
+
+def _estimate(read: Callable[[ExamResult], Estimate]) -> Callable[[ExamResult], Cell]:
+    def cell(result: ExamResult) -> Cell:
+        estimate = read(result)
+        interval = f"[{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
+        return Cell(value=percent(estimate.value), interval=interval)
+
+    return cell
+
+
+def _share(read: Callable[[ExamResult], float | None]) -> Callable[[ExamResult], Cell]:
+    return lambda result: Cell(value=percent(read(result)))
+
+
+def _number(read: Callable[[ExamResult], float], shown: str) -> Callable[[ExamResult], Cell]:
+    return lambda result: Cell(value=format(read(result), shown))
+
+
+def _measures() -> Iterator[tuple[str, str, Callable[[ExamResult], Cell]]]:
+    yield "avg@k", "sampled attempts that are right", _estimate(lambda r: r.average)
+    yield "pass@k", "problems solved at least once in k attempts", _estimate(lambda r: r.coverage)
+    yield "maj@k", "problems whose commonest answer is right", _estimate(lambda r: r.majority)
+    yield "greedy", "right when the likeliest token is always taken", _estimate(lambda r: r.greedy)
+    yield "tool rate", "sampled attempts that call the tool", _share(lambda r: r.sampled_tools.rate)
+    yield "tool rate, greedy", "the same, greedily", _share(lambda r: r.greedy_tools.rate)
+    yield "calls", "calls an attempt", _number(lambda r: r.sampled_tools.calls, ".2f")
+    yield "tool success", "calls that went well", _share(lambda r: r.sampled_tools.success)
+    yield (
+        "right with the tool",
+        "of the attempts that called it",
+        _share(lambda r: r.sampled_tools.right_with_tool),
+    )
+    yield (
+        "right without it",
+        "of the attempts that did not",
+        _share(lambda r: r.sampled_tools.right_without_tool),
+    )
+    yield "entropy", "nats a sampled token", _number(lambda r: r.entropy, ".3f")
+    yield "tokens", "sampled tokens an attempt", _number(lambda r: r.tokens, ".0f")
+    yield "unfinished", "attempts that ran into a limit", _share(lambda r: r.unfinished)
+    yield "not measured", "attempts lost to infrastructure", _number(lambda r: r.not_measured, "d")
+
+
+_MEASURES = tuple(_measures())

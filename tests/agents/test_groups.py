@@ -1,0 +1,160 @@
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forethought.agents.groups import attempt_groups, concurrently
+from forethought.agents.tool_agent import ToolAgent
+from forethought.core.errors import RecipeError
+from forethought.core.problem import Problem
+from forethought.core.randomness import RolloutKey
+from forethought.core.verdict import Verdict
+from scripted import BrokenGrader, EchoTools, ScriptedPolicy, ScriptedSolver, episode, says
+
+PROBLEMS = [Problem(id=f"p{n}", prompt="6 * 7?", answer="42") for n in range(3)]
+
+
+def right(problem, key):
+    return Verdict.right(answer="42")
+
+
+def attempts(solver, problems=PROBLEMS, *, size=2, at_once=4, progress=None):
+    return asyncio.run(
+        attempt_groups(
+            solver,
+            problems,
+            size=size,
+            seed=5,
+            stage="rl/12",
+            at_once=at_once,
+            progress=progress,
+        )
+    )
+
+
+@dataclass
+class CountingSolver:
+    """Notes which attempts run beside each other; later problems end first."""
+
+    running: set[str] = field(default_factory=set)
+    most: int = 0
+    seen_beside: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    async def attempt(self, problem: Problem, key: RolloutKey):
+        self.running.add(key.episode)
+        self.most = max(self.most, len(self.running))
+        for _ in range(20 - int(problem.id[1:])):
+            await asyncio.sleep(0)
+        self.seen_beside[key.episode] = frozenset(self.running)
+        self.running.remove(key.episode)
+        return episode(problem, id=key.episode)
+
+
+def test_every_problem_becomes_a_group_of_its_own_attempts_in_order():
+    groups = attempts(CountingSolver())
+    assert [group.id for group in groups] == ["rl/12/0/p0", "rl/12/1/p1", "rl/12/2/p2"]
+    assert [group.problem for group in groups] == PROBLEMS
+    for group in groups:
+        assert [one.id for one in group.episodes] == [f"{group.id}/0", f"{group.id}/1"]
+
+
+def test_every_attempt_has_the_key_that_its_place_gives_it():
+    solver = ScriptedSolver(right)
+    attempts(solver, PROBLEMS[:1])
+    assert solver.attempted == [
+        RolloutKey(seed=5, group="rl/12/0/p0", rollout=0),
+        RolloutKey(seed=5, group="rl/12/0/p0", rollout=1),
+    ]
+
+
+def test_one_problem_drawn_twice_is_two_groups():
+    first, second = attempts(ScriptedSolver(right), [PROBLEMS[0], PROBLEMS[0]])
+    assert first.id != second.id
+
+
+@given(st.integers(0, 6), st.integers(1, 5), st.integers(1, 12))
+def test_no_more_attempts_than_allowed_are_open_and_none_is_lost(count, size, at_once):
+    solver = CountingSolver()
+    problems = [Problem(id=f"p{n}", prompt="?", answer="42") for n in range(count)]
+    groups = attempts(solver, problems, size=size, at_once=at_once)
+    assert solver.most <= at_once
+    assert [len(group.episodes) for group in groups] == [size] * count
+    assert len({one.id for group in groups for one in group.episodes}) == size * count
+
+
+def test_a_wave_ends_before_the_next_begins_and_holds_whole_groups():
+    solver = CountingSolver()
+    attempts(solver, size=2, at_once=5)
+    beside = {name for seen in solver.seen_beside.values() for name in seen if "p2" in name}
+    for name, seen in solver.seen_beside.items():
+        assert bool(seen & beside) == ("p2" in name)
+
+
+def test_progress_hears_of_every_episode_once():
+    heard = []
+    groups = attempts(CountingSolver(), progress=lambda one: heard.append(one.id))
+    assert sorted(heard) == sorted(one.id for group in groups for one in group.episodes)
+
+
+def test_one_broken_attempt_leaves_the_others_measured():
+    def script(key):
+        return [OSError("engine gone") if key.rollout == 1 else says("42")]
+
+    agent = ToolAgent(
+        policy=ScriptedPolicy(script),
+        tools=EchoTools(),
+        grader=BrokenGrader(OSError("no grader")),
+    )
+    (group,) = attempts(agent, PROBLEMS[:1], size=3)
+    whys = [one.verdict.why for one in group.episodes]
+    assert [("engine gone" in why, "no grader" in why) for why in whys] == [
+        (False, True),
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_a_bug_in_one_attempt_rises_as_itself_and_cancels_the_rest():
+    cancelled = []
+
+    @dataclass
+    class Buggy:
+        async def attempt(self, problem, key):
+            if key.rollout == 1:
+                raise KeyError("a bug")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.append(key.rollout)
+
+    with pytest.raises(KeyError, match="a bug"):
+        attempts(Buggy(), PROBLEMS[:1], size=3)
+    assert sorted(cancelled) == [0, 2]
+
+
+def test_an_error_of_the_recipe_rises_as_itself():
+    def verdict(problem, key):
+        return RecipeError("policy.model is empty: name one")
+
+    with pytest.raises(RecipeError, match=r"policy\.model"):
+        attempts(ScriptedSolver(verdict))
+
+
+@pytest.mark.parametrize("wrong", [{"size": 0}, {"at_once": 0}])
+def test_sizes_below_one_are_refused(wrong):
+    with pytest.raises(RecipeError, match="set it to 1 or more"):
+        attempts(ScriptedSolver(right), **wrong)
+
+
+def test_concurrent_results_keep_the_order_of_the_work():
+    async def slow(n):
+        for _ in range(n):
+            await asyncio.sleep(0)
+        return n
+
+    async def run():
+        return await concurrently(slow(n) for n in (3, 0, 2))
+
+    assert asyncio.run(run()) == [3, 0, 2]

@@ -1,0 +1,328 @@
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from forethought.agents.tool_agent import AgentSettings, ToolAgent
+from forethought.core.errors import PolicyError, RecipeError, SandboxError
+from forethought.core.messages import System, ToolReply, ToolSpec, ToolStatus, User
+from forethought.core.problem import Problem
+from forethought.core.randomness import RolloutKey
+from forethought.core.trajectory import Finish, Stop
+from forethought.core.verdict import Outcome
+from scripted import (
+    PROBLEM,
+    PYTHON,
+    BrokenGrader,
+    EchoTools,
+    ExactGrader,
+    ScriptedPolicy,
+    ScriptedTools,
+    call,
+    says,
+)
+
+KEY = RolloutKey(seed=0, group="rl/0/0/p", rollout=3)
+CALL = says("let me compute", call())
+ANSWER = says("42")
+
+
+def agent(script, tools=None, grader=None, **limits):
+    policy = script if isinstance(script, ScriptedPolicy) else ScriptedPolicy(script)
+    return ToolAgent(
+        policy=policy,
+        tools=tools or EchoTools(),
+        grader=grader or ExactGrader(),
+        limits=AgentSettings(**limits),
+    )
+
+
+def attempt(script, tools=None, grader=None, problem=PROBLEM, **limits):
+    return asyncio.run(agent(script, tools, grader, **limits).attempt(problem, KEY))
+
+
+def only(episode):
+    (trajectory,) = episode.trajectories
+    return trajectory
+
+
+def test_an_answer_ends_the_attempt_and_is_graded():
+    episode = attempt([CALL, ANSWER])
+    assert episode.id == "rl/0/0/p/3"
+    assert episode.right
+    assert only(episode).stop is Stop.ANSWERED
+    assert [m.role for m in only(episode).messages] == ["user", "assistant", "tool", "assistant"]
+
+
+def test_only_what_the_policy_said_is_marked_sampled():
+    (segment,) = only(attempt([CALL, ANSWER])).segments
+    assert segment.ids == (1, 2, 7, 8, 9, 3, 7, 8, 9)
+    assert segment.sampled == (False,) * 2 + (True,) * 3 + (False,) + (True,) * 3
+
+
+def test_a_turn_keeps_what_the_policy_reported():
+    (turn,) = only(attempt([says("42", tokens=5, entropy=0.75)])).turns
+    assert (turn.tokens, turn.entropy, turn.weight_version, turn.seconds) == (5, 0.75, 1, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("finish", "stop"),
+    [
+        (Finish.TOKEN_LIMIT, Stop.TOKEN_LIMIT),
+        (Finish.CONTEXT_FULL, Stop.CONTEXT_FULL),
+        (Finish.REFUSED, Stop.REFUSED),
+        (Finish.UNCLOSED_THINKING, Stop.ANSWERED),
+    ],
+)
+def test_a_turn_that_did_not_end_well_ends_the_attempt_without_running_its_calls(finish, stop):
+    tools = EchoTools()
+    episode = attempt([CALL, says("half", call("never"), finish=finish)], tools)
+    assert only(episode).stop is stop
+    assert only(episode).turns[-1].finish is finish
+    assert [one.arguments for one in tools.calls] == ["6*7"]
+    assert episode.verdict.outcome is Outcome.WRONG
+
+
+def test_a_reply_that_fills_the_context_is_not_a_clean_finish():
+    episode = attempt([CALL, says(finish=Finish.CONTEXT_FULL, tokens=0)])
+    assert only(episode).stop is Stop.CONTEXT_FULL
+    assert only(episode).sampled_tokens == 3
+
+
+def test_a_policy_that_always_calls_is_stopped_after_the_last_allowed_turn():
+    tools = EchoTools()
+    episode = attempt([CALL] * 9, tools, max_turns=4)
+    assert only(episode).stop is Stop.TURN_LIMIT
+    assert len(tools.calls) == 4
+    assert only(episode).turns[-1].replies == ()
+
+
+def test_the_policy_may_answer_after_its_last_tool_turn():
+    assert attempt([CALL, CALL, ANSWER], max_turns=2).right
+
+
+def test_no_tool_turn_is_allowed_when_the_limit_is_zero():
+    tools = EchoTools()
+    assert only(attempt([CALL], tools, max_turns=0)).stop is Stop.TURN_LIMIT
+    assert tools.calls == []
+
+
+def test_the_token_limit_is_one_budget_for_all_turns():
+    policy = ScriptedPolicy([CALL, CALL, ANSWER])
+    assert attempt(policy, max_tokens=10).right
+    assert policy.conversations[0].allowed == [10, 7, 4]
+
+
+def test_a_call_that_uses_the_last_token_ends_the_attempt_unrun():
+    tools = EchoTools()
+    assert only(attempt([CALL, CALL], tools, max_tokens=6)).stop is Stop.TOKEN_LIMIT
+    assert len(tools.calls) == 1
+
+
+def test_an_answer_that_uses_the_last_token_is_an_answer():
+    assert attempt([CALL, ANSWER], max_tokens=6).right
+
+
+def test_a_faulty_call_is_answered_with_its_fault_and_never_run():
+    tools = EchoTools()
+    bad = call("{", id="call_0", fault="the arguments are not JSON")
+    turns = only(attempt([says("", bad, call(id="call_1")), ANSWER], tools)).turns
+    first, second = turns[0].replies
+    assert (first.call_id, first.status) == ("call_0", ToolStatus.MODEL_ERROR)
+    assert first.text == "the arguments are not JSON"
+    assert (second.call_id, second.status) == ("call_1", ToolStatus.OK)
+    assert [one.id for one in tools.calls] == ["call_1"]
+
+
+def test_calls_beyond_the_limit_of_a_turn_are_answered_and_not_run():
+    tools = EchoTools()
+    calls = [call(str(n), id=f"call_{n}") for n in range(4)]
+    replies = only(attempt([says("", *calls), ANSWER], tools, calls_per_turn=2)).replies
+    assert [one.arguments for one in tools.calls] == ["0", "1"]
+    assert [reply.call_id for reply in replies] == [one.id for one in calls]
+    assert [reply.status for reply in replies[2:]] == [ToolStatus.MODEL_ERROR] * 2
+    assert "at most 2 calls" in replies[3].text
+
+
+def test_calls_of_a_turn_run_together_and_are_answered_in_their_order():
+    async def both() -> list[str]:
+        second_ran = asyncio.Event()
+
+        async def answer(arguments):
+            if arguments == "waits":
+                await asyncio.wait_for(second_ran.wait(), timeout=30)
+            else:
+                second_ran.set()
+            return arguments
+
+        script = [says("", call("waits", id="a"), call("frees", id="b")), ANSWER]
+        episode = await agent(script, ScriptedTools(answer)).attempt(PROBLEM, KEY)
+        return [reply.text for reply in only(episode).replies]
+
+    assert asyncio.run(both()) == ["waits", "frees"]
+
+
+def test_the_policy_hears_what_the_tools_replied():
+    policy = ScriptedPolicy([CALL, ANSWER])
+    attempt(policy)
+    assert [[reply.text for reply in heard] for heard in policy.conversations[0].heard] == [["6*7"]]
+
+
+def test_a_programs_failure_is_a_reply_and_the_attempt_goes_on():
+    async def answer(arguments):
+        return ToolReply(call_id="call_0", name="python", text="", status=ToolStatus.TIMEOUT)
+
+    episode = attempt([CALL, ANSWER], ScriptedTools(answer))
+    assert episode.right
+    assert only(episode).replies[0].status is ToolStatus.TIMEOUT
+
+
+@pytest.mark.parametrize("error", [SandboxError("no sandbox"), OSError("no sandbox")])
+def test_a_broken_sandbox_is_not_measured_and_the_calls_beside_it_still_run(error):
+    async def answer(arguments):
+        return error if arguments == "breaks" else arguments
+
+    grader = ExactGrader()
+    script = [CALL, says("", call("breaks", id="a"), call("fine", id="b")), ANSWER]
+    episode = attempt(script, ScriptedTools(answer), grader)
+    assert episode.verdict.outcome is Outcome.NOT_MEASURED
+    assert "no sandbox" in episode.verdict.why
+    trajectory = only(episode)
+    assert trajectory.stop is Stop.FAILED
+    assert "no sandbox" in trajectory.error
+    assert len(trajectory.turns) == 2
+    statuses = [reply.status for reply in trajectory.turns[1].replies]
+    assert statuses == [ToolStatus.INFRASTRUCTURE, ToolStatus.OK]
+    assert grader.graded == []
+
+
+def test_a_reply_that_reports_infrastructure_is_not_measured():
+    async def answer(arguments):
+        status = ToolStatus.INFRASTRUCTURE
+        return ToolReply(call_id="call_0", name="python", text="server gone", status=status)
+
+    episode = attempt([CALL, ANSWER], ScriptedTools(answer))
+    assert episode.verdict.why == "server gone"
+    assert not episode.measured
+
+
+@pytest.mark.parametrize("error", [PolicyError("engine gone"), ConnectionError("engine gone")])
+def test_a_broken_policy_is_not_measured_and_keeps_the_turns_before(error):
+    policy = ScriptedPolicy([CALL, error])
+    episode = attempt(policy)
+    assert not episode.measured
+    assert "engine gone" in only(episode).error
+    assert len(only(episode).turns) == 1
+    assert only(episode).segments[0].ids == (1, 2, 7, 8, 9, 3)
+    assert policy.conversations[0].left
+
+
+def test_a_broken_grader_is_not_measured_and_keeps_the_whole_trajectory():
+    episode = attempt([CALL, ANSWER], grader=BrokenGrader(ValueError("no such unit")))
+    assert episode.verdict.why == "grader: ValueError: no such unit"
+    assert only(episode).stop is Stop.FAILED
+    assert len(only(episode).turns) == 2
+
+
+def test_a_mistake_in_the_recipe_is_not_blamed_on_one_attempt():
+    async def answer(arguments):
+        return RecipeError("tool.url is empty: set it")
+
+    with pytest.raises(RecipeError, match=r"tool\.url"):
+        attempt([CALL, ANSWER], ScriptedTools(answer))
+
+
+def test_cancelling_an_attempt_passes_through_and_leaves_the_conversation():
+    policy = ScriptedPolicy([CALL, ANSWER])
+
+    async def cancelled():
+        running, stopped = asyncio.Event(), asyncio.Event()
+
+        async def answer(arguments):
+            running.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+
+        task = asyncio.create_task(agent(policy, ScriptedTools(answer)).attempt(PROBLEM, KEY))
+        await running.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return stopped.is_set()
+
+    assert asyncio.run(cancelled())
+    assert policy.conversations[0].left
+
+
+def test_only_the_tools_that_the_problem_allows_are_offered_and_run():
+    search = ToolSpec(name="search", description="Search.", parameters={"type": "object"})
+    tools = EchoTools(specs=(PYTHON, search))
+    policy = ScriptedPolicy([says("", call(name="search")), ANSWER])
+    (reply,) = only(attempt(policy, tools)).replies
+    assert policy.conversations[0].offered == ("python",)
+    assert reply.status is ToolStatus.MODEL_ERROR
+    assert "'search'; the tools are: python" in reply.text
+    assert tools.calls == []
+
+
+def test_a_problem_without_tools_offers_none():
+    policy = ScriptedPolicy([ANSWER])
+    attempt(policy, problem=Problem(id="p", prompt="6 * 7?", answer="42", tools=()))
+    assert policy.conversations[0].offered == ()
+
+
+def test_a_problem_whose_tools_are_all_unknown_is_refused_with_both_names():
+    problem = Problem(id="p", prompt="6 * 7?", answer="42", tools=("code_interpreter",))
+    with pytest.raises(RecipeError, match="code_interpreter, but the agent has python"):
+        attempt([ANSWER], problem=problem)
+
+
+@pytest.mark.parametrize(
+    ("limits", "opening"),
+    [
+        ({}, (User(text="6 * 7?"),)),
+        ({"instruction": "Think first."}, (User(text="6 * 7?\nThink first."),)),
+        ({"instruction": "Solve {question} now."}, (User(text="Solve 6 * 7? now."),)),
+        ({"system": "Be brief."}, (System(text="Be brief."), User(text="6 * 7?"))),
+    ],
+)
+def test_the_opening_is_the_question_with_what_the_settings_add(limits, opening):
+    policy = ScriptedPolicy([ANSWER])
+    assert only(attempt(policy, **limits)).opening == opening
+    assert policy.conversations[0].opening == opening
+
+
+def test_braces_in_a_question_are_left_alone():
+    problem = Problem(id="p", prompt="{question} {0}", answer="42")
+    opening = only(attempt([ANSWER], problem=problem, instruction="A: {question}")).opening
+    assert opening == (User(text="A: {question} {0}"),)
+
+
+@pytest.mark.parametrize("limits", [{"max_turns": -1}, {"max_tokens": 0}, {"calls_per_turn": 0}])
+def test_limits_that_leave_nothing_to_do_are_refused(limits):
+    with pytest.raises(ValidationError):
+        AgentSettings(**limits)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), min_size=1, max_size=8),
+    st.integers(0, 4),
+    st.integers(1, 40),
+)
+def test_an_attempt_keeps_within_its_limits_whatever_is_said(turns, max_turns, max_tokens):
+    tools = EchoTools()
+    script = [
+        says("", *(call(id=f"call_{turn}_{n}") for n in range(calls)), tokens=tokens)
+        for turn, (calls, tokens) in enumerate([*turns, (0, 1)])
+    ]
+    trajectory = only(attempt(script, tools, max_turns=max_turns, max_tokens=max_tokens))
+    answered = [turn for turn in trajectory.turns if turn.replies]
+    assert len(answered) <= max_turns
+    assert sum(turn.tokens for turn in answered) < max_tokens
+    for turn in answered:
+        assert [r.call_id for r in turn.replies] == [one.id for one in turn.message.calls]
+    assert len(tools.calls) == len(trajectory.replies)

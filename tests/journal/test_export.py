@@ -1,0 +1,72 @@
+"""Episodes leave as JSON lines that any program can read."""
+
+import json
+
+import pytest
+
+from forethought.core.errors import RecipeError
+from forethought.core.trajectory import Episode, Group
+from forethought.journal.export import export_jsonl
+from forethought.journal.run import Run
+from journal.journal_values import small_group
+
+
+@pytest.fixture
+def run(tmp_path):
+    with Run.create_or_open(tmp_path / "run", {}) as run:
+        yield run
+
+
+def test_an_episode_is_one_line_in_messages_form(run, tmp_path):
+    stage = run.stage("rl")
+    stage.keep(0, [small_group("g")])
+    stage.commit(0)
+    path = tmp_path / "episodes.jsonl"
+    assert export_jsonl(run, "rl", path) == 2
+    right, wrong = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    assert right["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "6 * 7?"},
+        {
+            "role": "assistant",
+            "content": "compute",
+            "reasoning_content": "hm",
+            "tool_calls": [
+                {
+                    "id": "call_0",
+                    "type": "function",
+                    "function": {"name": "python", "arguments": '{"code": "print(6 * 7)"}'},
+                }
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call_0", "content": "42\u2028"},
+        {"role": "assistant", "content": "42"},
+    ]
+    assert (right["outcome"], right["stop"], wrong["outcome"]) == ("right", "answered", "wrong")
+
+
+def test_a_teams_further_sides_follow_and_an_empty_episode_has_no_messages(run, tmp_path):
+    group = small_group("g", size=1)
+    one = group.episodes[0]
+    sides = one.trajectories * 3
+    team = Episode(id="t", problem=one.problem, trajectories=sides, verdict=one.verdict)
+    empty = Episode(id="e", problem=one.problem, trajectories=(), verdict=one.verdict)
+    stage = run.stage("rl")
+    stage.keep(0, [Group(id="g", problem=group.problem, episodes=(team, empty))])
+    stage.commit(0)
+    path = tmp_path / "episodes.jsonl"
+    export_jsonl(run, "rl", path)
+    first, second = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    assert [side["messages"] for side in first["teammates"]] == [first["messages"]] * 2
+    assert second["messages"] == []
+
+
+def test_an_export_that_fails_leaves_the_old_file_and_nothing_beside_it(run, tmp_path):
+    path = tmp_path / "out" / "episodes.jsonl"
+    with pytest.raises(RecipeError, match=r"episodes\.jsonl cannot be written"):
+        export_jsonl(run, "rl", path)
+    path.parent.mkdir()
+    path.mkdir()
+    with pytest.raises(RecipeError, match=r"episodes\.jsonl cannot be written"):
+        export_jsonl(run, "rl", path)
+    assert list(path.parent.iterdir()) == [path]

@@ -1,0 +1,160 @@
+"""A run's folder: who may write it, what it refuses, and what it says then."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from forethought.core.errors import RecipeError
+from forethought.journal.run import Run
+from journal.journal_values import small_group
+
+SOURCE = Path(__file__).parents[2] / "src"
+RECIPE = {"seed": 7, "name": "été"}
+
+
+def test_a_new_run_has_its_recipe_and_a_place_for_checkpoints(tmp_path):
+    with Run.create_or_open(tmp_path / "deep" / "run", RECIPE) as run:
+        assert run.checkpoints.is_dir()
+        assert json.loads((run.path / "recipe.json").read_text(encoding="utf-8")) == RECIPE
+    with Run.read(run.path) as again:
+        assert again.recipe == RECIPE
+        assert again.stages() == []
+
+
+def test_a_run_goes_on_where_it_was_left(tmp_path):
+    with Run.create_or_open(tmp_path, RECIPE) as run:
+        run.stage("rl").commit(0)
+    with Run.create_or_open(tmp_path, RECIPE) as run:
+        assert run.stage("rl").next_step == 1
+
+
+def test_a_changed_recipe_is_kept_only_once_a_stage_accepts_it(tmp_path):
+    with Run.create_or_open(tmp_path, RECIPE) as run:
+        run.stage("sft").begin({"seed": 7})
+    with Run.create_or_open(tmp_path, {"seed": 8}) as run:
+        with pytest.raises(RecipeError, match="seed was 7, is now 8"):
+            run.stage("sft").begin({"seed": 8})
+        assert json.loads((tmp_path / "recipe.json").read_text(encoding="utf-8")) == RECIPE
+        run.stage("rl").begin({"seed": 8})
+        assert json.loads((tmp_path / "recipe.json").read_text(encoding="utf-8")) == {"seed": 8}
+
+
+def test_a_folder_with_something_else_in_it_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("precious", encoding="utf-8")
+    with pytest.raises(RecipeError, match=r"not a run \(thesis.tex\).*--run"):
+        Run.create_or_open(tmp_path, RECIPE)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("kind", ["text", "database"])
+def test_a_journal_of_another_program_is_refused(tmp_path, kind):
+    journal = tmp_path / "journal.sqlite"
+    if kind == "text":
+        journal.write_text("dear diary " * 100, encoding="utf-8")
+    else:
+        with closing(sqlite3.connect(journal)) as connection:
+            connection.execute("create table diary (entry text)")
+    before = journal.read_bytes()
+    with pytest.raises(RecipeError, match="not a run"):
+        Run.create_or_open(tmp_path, RECIPE)
+    assert journal.read_bytes() == before
+
+
+def test_a_journal_of_another_format_is_refused(tmp_path):
+    with Run.create_or_open(tmp_path, RECIPE):
+        pass
+    with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as connection:
+        connection.execute("pragma user_version = 99")
+    with pytest.raises(RecipeError, match="format 99"):
+        Run.create_or_open(tmp_path, RECIPE)
+    with pytest.raises(RecipeError, match="format 99"):
+        Run.read(tmp_path)
+
+
+def test_a_file_where_the_folder_should_be_is_refused(tmp_path):
+    (tmp_path / "run").write_text("", encoding="utf-8")
+    with pytest.raises(RecipeError, match="folder"):
+        Run.create_or_open(tmp_path / "run", RECIPE)
+
+
+@pytest.mark.parametrize("leftover", [(), ("writer.lock",), ("journal.sqlite", "writer.lock")])
+def test_a_run_killed_while_it_was_being_made_is_made_again(tmp_path, leftover):
+    for name in leftover:
+        (tmp_path / name).touch()
+    with Run.create_or_open(tmp_path, RECIPE) as run:
+        run.stage("sft").commit(0)
+        assert run.steps("sft") == [0]
+
+
+def test_a_second_writer_is_refused_by_the_first_ones_number(tmp_path):
+    with Run.create_or_open(tmp_path, RECIPE) as run:
+        run.stage("sft").commit(0)
+        code = (
+            "import sys; from pathlib import Path; from forethought.journal.run import Run\n"
+            "Run.create_or_open(Path(sys.argv[1]), {})"
+        )
+        second = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path)],
+            env={"PYTHONPATH": str(SOURCE)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert f"being written by process {os.getpid()}" in second.stderr
+        assert "--run" in second.stderr
+    with Run.create_or_open(tmp_path, RECIPE) as run:
+        assert run.stage("sft").next_step == 1
+
+
+def test_reading_where_there_is_no_run_is_refused(tmp_path):
+    with pytest.raises(RecipeError, match="holds no run"):
+        Run.read(tmp_path / "nowhere")
+
+
+def test_a_reader_cannot_write(tmp_path):
+    with Run.create_or_open(tmp_path, RECIPE):
+        pass
+    with Run.read(tmp_path) as run, pytest.raises(RecipeError, match="readonly"):
+        run.stage("rl").commit(0)
+
+
+def test_a_damaged_journal_is_a_message_and_not_a_traceback(tmp_path):
+    with Run.create_or_open(tmp_path, RECIPE) as run:
+        run.stage("rl").put("note", {"text": "x" * 100_000})
+    journal = tmp_path / "journal.sqlite"
+    data = bytearray(journal.read_bytes())
+    data[4096:8192] = b"\xff" * 4096
+    journal.write_bytes(data)
+    with (
+        pytest.raises(RecipeError, match=r"journal\.sqlite cannot be used.*intact"),
+        Run.create_or_open(tmp_path, RECIPE) as run,
+    ):
+        run.stage("rl").put("note", {"text": "y"})
+
+
+def test_a_folder_that_cannot_be_written_is_named_and_can_still_be_read():
+    if os.geteuid() != 0:
+        pytest.skip("giving up and regaining rights takes root")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        with Run.create_or_open(folder / "run", RECIPE) as run:
+            run.stage("rl").keep(0, [small_group("g")])
+            run.stage("rl").put("note", {})
+        os.seteuid(65534)
+        try:
+            with pytest.raises(RecipeError, match="allow this user to write"):
+                Run.create_or_open(folder / "run", RECIPE)
+            with pytest.raises(RecipeError, match="allow this user to write"):
+                Run.create_or_open(folder / "other", RECIPE)
+            with Run.read(folder / "run") as run:
+                assert run.document("rl", "note") == {}
+        finally:
+            os.seteuid(0)

@@ -1,0 +1,174 @@
+import json
+import math
+from pathlib import Path
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from pytest import approx, mark, raises
+
+from forethought.core.errors import RecipeError
+from forethought.learning.advantage import AdvantageSettings, gdpo, group_advantages, varies
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden/01_group_advantages.json").read_text())
+INPUTS, EXPECTED = GOLDEN["inputs"], GOLDEN["expected"]
+LENGTHS = [sum(row) for row in INPUTS["response_mask"]]
+
+CASES = {
+    "grpo_ddof1_eps1e6": ("", AdvantageSettings(kind="grpo")),
+    "grpo_ddof1_eps1e4_trl": ("", AdvantageSettings(kind="grpo", epsilon=1e-4)),
+    "grpo_ddof0_noeps_zero_std_is_zero": ("", AdvantageSettings(kind="grpo", ddof=0, epsilon=0)),
+    "mixed_grpo_ddof1_eps1e6": ("_mixed", AdvantageSettings(kind="grpo", singleton="raw")),
+    "drgrpo_center_only": ("", AdvantageSettings(kind="dr_grpo")),
+    "batch_std_scale": ("", AdvantageSettings(kind="batch_scaled", epsilon=1e-4)),
+    "rloo": ("", AdvantageSettings(kind="rloo")),
+    "rloo_mixed": ("_mixed", AdvantageSettings(kind="rloo", singleton="raw")),
+    "opo": ("", AdvantageSettings(kind="opo")),
+    "maxrl": ("", AdvantageSettings(kind="maxrl")),
+}
+
+KINDS = ("grpo", "dr_grpo", "batch_scaled", "rloo", "opo")
+CENTRED = ("grpo", "dr_grpo", "batch_scaled", "rloo")
+REWARDS = st.lists(st.integers(-20, 20).map(lambda n: n / 10), min_size=2, max_size=16)
+
+
+def compare(rewards, kind="grpo", groups=None, lengths=None, **settings):
+    groups = groups or ["g"] * len(rewards)
+    return group_advantages(
+        rewards, groups, AdvantageSettings(kind=kind, **settings), lengths=lengths
+    )
+
+
+@mark.parametrize("name", CASES)
+def test_advantages_meet_the_worked_numbers(name):
+    suffix, settings = CASES[name]
+    found = group_advantages(
+        INPUTS["reward" + suffix], INPUTS["group" + suffix], settings, lengths=LENGTHS
+    )
+    assert found == approx(EXPECTED[name], abs=GOLDEN["tolerance"], rel=0)
+
+
+def test_several_rewards_are_compared_alone_and_whitened_over_tokens():
+    dimensions = (INPUTS["reward"], INPUTS["format_reward"])
+    found = gdpo(dimensions, INPUTS["group"], LENGTHS, AdvantageSettings())
+    rows = [
+        [advantage * kept for kept in mask]
+        for advantage, mask in zip(found, INPUTS["response_mask"], strict=True)
+    ]
+    for row, expected in zip(rows, EXPECTED["gdpo_token_level"], strict=True):
+        assert row == approx(expected, abs=GOLDEN["tolerance"], rel=0)
+
+
+def test_several_rewards_that_say_nothing_teach_nothing():
+    assert gdpo([[1.0, 1.0], [0.5, 0.5]], ["g", "g"], [3, 4], AdvantageSettings()) == [0.0, 0.0]
+
+
+@mark.parametrize("kind", [*KINDS, "maxrl"])
+def test_equal_rewards_teach_nothing_however_their_mean_rounds(kind):
+    assert compare([0.2, 0.2, 0.2], kind) == [0.0, 0.0, 0.0]
+
+
+def test_rewards_vary_only_beyond_rounding():
+    assert varies([0.0, 1.0])
+    assert not varies([0.3, 0.1 + 0.2])
+    assert not varies([math.nan, 1.0])
+    assert not varies([])
+
+
+@mark.parametrize("kind", [*KINDS, "maxrl"])
+def test_an_attempt_without_company_gets_nothing_unless_asked_for(kind):
+    assert compare([3.0], kind) == [0.0]
+    assert compare([3.0], kind, singleton="raw") == approx([3.0], rel=1e-5)
+
+
+@mark.parametrize("kind", KINDS)
+def test_an_unknown_reward_leaves_the_statistics_and_gets_nothing(kind):
+    known = compare([1.0, 0.0, -1.0], kind, lengths=[3, 1, 2])
+    found = compare([1.0, math.nan, 0.0, -1.0], kind, lengths=[3, 9, 1, 2])
+    assert found == [known[0], 0.0, known[1], known[2]]
+
+
+def test_an_infinite_reward_is_refused():
+    with raises(ValueError, match="infinite"):
+        compare([1.0, math.inf])
+
+
+def test_a_group_for_every_attempt_is_required():
+    with raises(ValueError, match="zip"):
+        group_advantages([1.0, 0.0], ["g"], AdvantageSettings())
+
+
+def test_maxrl_refuses_negative_rewards():
+    with raises(ValueError, match="0 or more"):
+        compare([1.0, -1.0], "maxrl")
+
+
+def test_maxrl_rewards_rare_success_more():
+    rare, often = compare([1.0, 0.0, 0.0, 0.0], "maxrl"), compare([1.0, 1.0, 1.0, 0.0], "maxrl")
+    assert rare == approx([3.0, -1.0, -1.0, -1.0])
+    assert often == approx([1 / 3, 1 / 3, 1 / 3, -1.0])
+
+
+def test_a_scale_is_refused_where_nothing_is_scaled():
+    with raises(RecipeError, match="rloo divides by no deviation"):
+        AdvantageSettings(kind="rloo", ddof=0)
+
+
+def test_two_draws_of_one_problem_are_two_groups():
+    apart = compare([1.0, 0.0, 1.0, 1.0], groups=["1/p", "1/p", "2/p", "2/p"])
+    together = compare([1.0, 0.0, 1.0, 1.0], groups=["p", "p", "p", "p"])
+    assert apart[2:] == [0.0, 0.0]
+    assert together[2] > 0.0
+
+
+@given(st.sampled_from(CENTRED), REWARDS)
+def test_advantages_cancel_within_a_group(kind, rewards):
+    assert sum(compare(rewards, kind)) == approx(0.0, abs=1e-9)
+
+
+@given(REWARDS, st.data())
+def test_length_weighted_advantages_cancel_over_tokens(rewards, data):
+    count = len(rewards)
+    lengths = data.draw(st.lists(st.integers(1, 50), min_size=count, max_size=count))
+    found = compare(rewards, "opo", lengths=lengths)
+    assert sum(a * n for a, n in zip(found, lengths, strict=True)) == approx(0.0, abs=1e-9)
+
+
+@given(st.sampled_from(KINDS), REWARDS, st.data())
+def test_permuting_attempts_permutes_their_advantages(kind, rewards, data):
+    places = range(len(rewards))
+    order = data.draw(st.permutations(places))
+    groups = ["a" if place % 3 else "b" for place in places]
+    lengths = [place + 1 for place in places]
+    found = compare(
+        [rewards[place] for place in order],
+        kind,
+        groups=[groups[place] for place in order],
+        lengths=[lengths[place] for place in order],
+    )
+    straight = compare(rewards, kind, groups=groups, lengths=lengths)
+    assert found == approx([straight[place] for place in order], abs=1e-12)
+
+
+@given(st.sampled_from(KINDS), REWARDS, st.floats(-5, 5))
+def test_adding_a_constant_to_a_group_changes_nothing(kind, rewards, shift):
+    moved = compare([reward + shift for reward in rewards], kind)
+    assert moved == approx(compare(rewards, kind), abs=1e-9)
+
+
+@given(st.sampled_from(("grpo", "batch_scaled")), REWARDS, st.floats(0.5, 50))
+def test_scaling_rewards_changes_scaled_advantages_by_no_more_than_epsilon(kind, rewards, scale):
+    assume(varies(rewards))
+    scaled = compare([reward * scale for reward in rewards], kind)
+    assert scaled == approx(compare(rewards, kind), rel=1e-4)
+
+
+@given(st.sampled_from(("dr_grpo", "rloo", "opo")), REWARDS, st.floats(0.5, 50))
+def test_scaling_rewards_scales_unscaled_advantages(kind, rewards, scale):
+    scaled = compare([reward * scale for reward in rewards], kind)
+    assert scaled == approx([scale * found for found in compare(rewards, kind)], abs=1e-9)
+
+
+@given(REWARDS, REWARDS)
+def test_groups_do_not_influence_each_other(first, second):
+    groups = ["a"] * len(first) + ["b"] * len(second)
+    assert compare(first + second, groups=groups) == compare(first) + compare(second)
