@@ -1,8 +1,10 @@
 """Stand-ins that follow a script. They implement the project's protocols; nothing is patched."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from forethought.agents.tool_agent import AgentSettings, ToolAgent
 from forethought.core.messages import Assistant, Message, ToolCall, ToolReply, ToolSpec
 from forethought.core.problem import Problem
 from forethought.core.randomness import RolloutKey
@@ -11,6 +13,7 @@ from forethought.core.verdict import Verdict
 from forethought.policy.protocol import Spoken
 
 PROBLEM = Problem(id="p", prompt="6 * 7?", answer="42")
+KEY = RolloutKey(seed=0, group="rl/0/0/p", rollout=3)
 PYTHON = ToolSpec(
     name="python",
     description="Run Python.",
@@ -164,6 +167,27 @@ class ScriptedSolver:
         if isinstance(found, BaseException):
             raise found
         return episode(problem, found, id=key.episode)
+
+
+def tool_agent(script, tools=None, grader=None, **limits) -> ToolAgent:
+    """An agent that says the script, or whose policy is given instead of one."""
+    return ToolAgent(
+        policy=script if isinstance(script, ScriptedPolicy) else ScriptedPolicy(script),
+        tools=tools or EchoTools(),
+        grader=grader or ExactGrader(),
+        limits=AgentSettings(**limits),
+    )
+
+
+def attempt(script, tools=None, grader=None, problem=PROBLEM, **limits) -> Episode:
+    """What comes of one attempt by such an agent."""
+    return asyncio.run(tool_agent(script, tools, grader, **limits).attempt(problem, KEY))
+
+
+def only(episode: Episode) -> Trajectory:
+    """The one trajectory of an episode."""
+    (trajectory,) = episode.trajectories
+    return trajectory
 
 
 def episode(problem=PROBLEM, verdict=None, *, id="e", turns=(), stop=Stop.ANSWERED):

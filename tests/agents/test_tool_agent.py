@@ -5,47 +5,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from forethought.agents.tool_agent import AgentSettings, ToolAgent
-from forethought.core.errors import PolicyError, RecipeError, SandboxError
+from forethought.agents.tool_agent import AgentSettings
+from forethought.core.errors import RecipeError
 from forethought.core.messages import System, ToolReply, ToolSpec, ToolStatus, User
 from forethought.core.problem import Problem
-from forethought.core.randomness import RolloutKey
 from forethought.core.trajectory import Finish, Stop
 from forethought.core.verdict import Outcome
 from scripted import (
+    KEY,
     PROBLEM,
     PYTHON,
-    BrokenGrader,
     EchoTools,
-    ExactGrader,
     ScriptedPolicy,
     ScriptedTools,
+    attempt,
     call,
+    only,
     says,
+    tool_agent,
 )
 
-KEY = RolloutKey(seed=0, group="rl/0/0/p", rollout=3)
 CALL = says("let me compute", call())
 ANSWER = says("42")
-
-
-def agent(script, tools=None, grader=None, **limits):
-    policy = script if isinstance(script, ScriptedPolicy) else ScriptedPolicy(script)
-    return ToolAgent(
-        policy=policy,
-        tools=tools or EchoTools(),
-        grader=grader or ExactGrader(),
-        limits=AgentSettings(**limits),
-    )
-
-
-def attempt(script, tools=None, grader=None, problem=PROBLEM, **limits):
-    return asyncio.run(agent(script, tools, grader, **limits).attempt(problem, KEY))
-
-
-def only(episode):
-    (trajectory,) = episode.trajectories
-    return trajectory
 
 
 def test_an_answer_ends_the_attempt_and_is_graded():
@@ -158,7 +139,7 @@ def test_calls_of_a_turn_run_together_and_are_answered_in_their_order():
             return arguments
 
         script = [says("", call("waits", id="a"), call("frees", id="b")), ANSWER]
-        episode = await agent(script, ScriptedTools(answer)).attempt(PROBLEM, KEY)
+        episode = await tool_agent(script, ScriptedTools(answer)).attempt(PROBLEM, KEY)
         return [reply.text for reply in only(episode).replies]
 
     assert asyncio.run(both()) == ["waits", "frees"]
@@ -177,85 +158,6 @@ def test_a_programs_failure_is_a_reply_and_the_attempt_goes_on():
     episode = attempt([CALL, ANSWER], ScriptedTools(answer))
     assert episode.right
     assert only(episode).replies[0].status is ToolStatus.TIMEOUT
-
-
-@pytest.mark.parametrize("error", [SandboxError("no sandbox"), OSError("no sandbox")])
-def test_a_broken_sandbox_is_not_measured_and_the_calls_beside_it_still_run(error):
-    async def answer(arguments):
-        return error if arguments == "breaks" else arguments
-
-    grader = ExactGrader()
-    script = [CALL, says("", call("breaks", id="a"), call("fine", id="b")), ANSWER]
-    episode = attempt(script, ScriptedTools(answer), grader)
-    assert episode.verdict.outcome is Outcome.NOT_MEASURED
-    assert "no sandbox" in episode.verdict.why
-    trajectory = only(episode)
-    assert trajectory.stop is Stop.FAILED
-    assert "no sandbox" in trajectory.error
-    assert len(trajectory.turns) == 2
-    statuses = [reply.status for reply in trajectory.turns[1].replies]
-    assert statuses == [ToolStatus.INFRASTRUCTURE, ToolStatus.OK]
-    assert grader.graded == []
-
-
-def test_a_reply_that_reports_infrastructure_is_not_measured():
-    async def answer(arguments):
-        status = ToolStatus.INFRASTRUCTURE
-        return ToolReply(call_id="call_0", name="python", text="server gone", status=status)
-
-    episode = attempt([CALL, ANSWER], ScriptedTools(answer))
-    assert episode.verdict.why == "server gone"
-    assert not episode.measured
-
-
-@pytest.mark.parametrize("error", [PolicyError("engine gone"), ConnectionError("engine gone")])
-def test_a_broken_policy_is_not_measured_and_keeps_the_turns_before(error):
-    policy = ScriptedPolicy([CALL, error])
-    episode = attempt(policy)
-    assert not episode.measured
-    assert "engine gone" in only(episode).error
-    assert len(only(episode).turns) == 1
-    assert only(episode).segments[0].ids == (1, 2, 7, 8, 9, 3)
-    assert policy.conversations[0].left
-
-
-def test_a_broken_grader_is_not_measured_and_keeps_the_whole_trajectory():
-    episode = attempt([CALL, ANSWER], grader=BrokenGrader(ValueError("no such unit")))
-    assert episode.verdict.why == "grader: ValueError: no such unit"
-    assert only(episode).stop is Stop.FAILED
-    assert len(only(episode).turns) == 2
-
-
-def test_a_mistake_in_the_recipe_is_not_blamed_on_one_attempt():
-    async def answer(arguments):
-        return RecipeError("tool.url is empty: set it")
-
-    with pytest.raises(RecipeError, match=r"tool\.url"):
-        attempt([CALL, ANSWER], ScriptedTools(answer))
-
-
-def test_cancelling_an_attempt_passes_through_and_leaves_the_conversation():
-    policy = ScriptedPolicy([CALL, ANSWER])
-
-    async def cancelled():
-        running, stopped = asyncio.Event(), asyncio.Event()
-
-        async def answer(arguments):
-            running.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                stopped.set()
-
-        task = asyncio.create_task(agent(policy, ScriptedTools(answer)).attempt(PROBLEM, KEY))
-        await running.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return stopped.is_set()
-
-    assert asyncio.run(cancelled())
-    assert policy.conversations[0].left
 
 
 def test_only_the_tools_that_the_problem_allows_are_offered_and_run():

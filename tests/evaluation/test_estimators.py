@@ -140,8 +140,8 @@ def test_cover_weighted_over_thresholds_gives_the_chance_of_a_right_one_in_k():
 def test_real_graded_samples_give_ordered_figures():
     if not REAL.exists():
         pytest.skip("the real graded samples are not here")
-    rows = [json.loads(line) for line in gzip.open(REAL, "rt", encoding="utf-8")]
-    for row in rows:
+    for line in gzip.decompress(REAL.read_bytes()).splitlines():
+        row = json.loads(line)
         right, answers = row["score"], [pred or None for pred in row["pred"]]
         n, c = len(right), sum(right)
         assert pass_at(3, n, c) == pytest.approx(fmean(map(any, combinations(right, 3))))

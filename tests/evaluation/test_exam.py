@@ -122,7 +122,7 @@ def test_an_exam_adds_up_whatever_was_measured(rows):
     [({"p": "???"}, {"p": "+"}), ({"p": "+?"}, {"p": "+"}), ({"p": "+"}, {"p": "?"})],
 )
 def test_an_exam_without_a_figure_is_refused_with_the_reason(sampled, greedy):
-    with pytest.raises(RecipeError, match="commonest reason .* is 'no sandbox'"):
+    with pytest.raises(RecipeError, match=r"commonest reason .* is 'no sandbox'"):
         summarise(sampled, greedy)
 
 

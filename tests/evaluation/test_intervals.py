@@ -64,8 +64,17 @@ def test_copies_of_a_problem_do_not_narrow_a_clustered_interval():
     assert standard_error(scores * 10) < copied / 2
 
 
-def test_members_that_balance_each_other_do_not_make_the_error_imaginary():
-    assert clustered_standard_error([0.0, 1.0, 0.0, 1.0], ["a", "a", "b", "b"]) == 0.0
+def test_members_that_balance_each_other_narrow_the_interval_and_alike_ones_widen_it():
+    scores = [0.0, 1.0, 0.0, 1.0]
+    balanced = clustered_standard_error(scores, ["a", "a", "b", "b"])
+    alike = clustered_standard_error(scores, ["a", "b", "a", "b"])
+    assert balanced < standard_error(scores) < alike
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.sampled_from("abc")), min_size=2, max_size=12))
+def test_a_clustered_error_is_never_imaginary(rows):
+    scores, clusters = zip(*rows, strict=True)
+    assert clustered_standard_error(scores, clusters) >= 0.0
 
 
 def test_the_normal_interval_is_the_mean_and_its_standard_errors():

@@ -1,5 +1,5 @@
 import json
-import pickle
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -7,13 +7,10 @@ from pathlib import Path
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
-from pytest import approx, mark, raises
+from pytest import approx, mark
 
-from forethought.core.errors import RecipeError
 from forethought.learning.advantage import AdvantageSettings, group_advantages
 from forethought.learning.losses.catalogue import LOSSES, objective
-from forethought.learning.losses.kl import k1, k2, k3, reference_penalty
 from forethought.learning.losses.settings import LossSettings
 from forethought.learning.losses.sft import sft
 from forethought.learning.streams import Denominators, Streams
@@ -25,7 +22,7 @@ TOKEN_CASES = {
     "02c_grpo_original_seq_mean": "grpo_t",
     "03_grpo_tcr": "grpo_tcr",
 }
-SEQUENCE, KL = "04_grpo_scr_gspo", "12_kl_estimators"
+SEQUENCE = "04_grpo_scr_gspo"
 PRECISIONS = [torch.float64, torch.float32]
 NAMES = sorted(LOSSES)
 quick = settings(deadline=None, max_examples=40)
@@ -69,10 +66,13 @@ def solve(recipe, logprobs_BT, streams, denominators=None):
     return result.loss.item(), leaf.grad, result.tally
 
 
-def close(found, expected, dtype, tolerance):
-    """Within the file's tolerance, or within 1e-6 of the tensor's size in single precision."""
+def close(found, expected, dtype, tolerance, size=None):
+    """Within the file's tolerance; in single precision within 1e-6 of the size of what is added.
+
+    That is the size of the largest expected value, unless terms of another `size` cancel.
+    """
     expected = torch.as_tensor(expected, dtype=dtype)
-    size = max(1.0, expected.abs().max().item())
+    size = expected.abs().max().item() if size is None else size
     limit = tolerance if dtype is torch.float64 else 1e-6 * size
     torch.testing.assert_close(torch.as_tensor(found, dtype=dtype), expected, atol=limit, rtol=0.0)
 
@@ -128,13 +128,14 @@ def test_token_losses_meet_the_worked_numbers(file, name, dtype):
     loss, gradient_BT, tally = solve(recipe_of(case, name), logprobs_BT, streams)
     means = tally.read()
     assert advantages == approx(expected["advantage"], abs=tolerance, rel=0)
-    assert loss == approx(expected["loss"], rel=tolerance if dtype is torch.float64 else 1e-6)
+    close(loss, expected["loss"], dtype, tolerance)
     close(gradient_BT, expected["grad_logp"], dtype, tolerance)
     close(means["clip_low"] + means["clip_high"], expected["clip_frac"], dtype, tolerance)
     close(means["dual_clip"], expected["dual_clip_frac"], dtype, tolerance)
-    close(means["approx_kl_k1"], expected["approx_kl_k1"], dtype, tolerance)
+    close(means["approx_kl_k1"], expected["approx_kl_k1"], dtype, tolerance, size=1.0)
     close(means.get("reference_kl", 0.0), expected["kl_loss"] or 0.0, dtype, tolerance)
-    kept = torch.tensor(expected["ratio"])[streams.mask_BT]
+    kept = torch.tensor(expected["ratio"], dtype=torch.float64)[streams.mask_BT]
+    close(means["approx_kl_k3"], (kept - 1 - kept.log()).mean(), dtype, tolerance, size=1.0)
     assert means["ratio_max"] == approx(kept.max().item(), rel=1e-6)
 
 
@@ -147,7 +148,7 @@ def test_the_sequence_loss_meets_the_worked_numbers(which, dtype):
     streams = streams_of(case["inputs"], case["advantage"], dtype)
     recipe = recipe_of(case, "grpo_scr")
     loss, gradient_BT, _ = solve(recipe, logprobs_BT, streams)
-    close(loss, expected["loss"], dtype, tolerance)
+    close(loss, expected["loss"], dtype, tolerance, size=1.0)
     close(gradient_BT, expected["grad_logp"], dtype, tolerance)
     for row, ratio in enumerate(expected["seq_ratio"]):
         alone, _, tally = solve(recipe, logprobs_BT[[row]], rows(streams, [row]))
@@ -155,60 +156,6 @@ def test_the_sequence_loss_meets_the_worked_numbers(which, dtype):
         close(alone, expected["per_seq_loss"][row], dtype, tolerance)
         close(means["ratio_max"], ratio, dtype, tolerance)
         assert means["clip_low"] + means["clip_high"] == float(expected["seq_clipped"][row])
-
-
-def test_kl_estimates_meet_the_worked_numbers():
-    case = read(KL)["token_batch"]
-    mask_BT = torch.tensor(case["inputs"]["mask"]).bool()
-    difference_BT = torch.tensor(case["inputs"]["logp"], dtype=torch.float64) - torch.tensor(
-        case["inputs"]["ref_logp"], dtype=torch.float64
-    )
-    for name, estimate in {"k1": k1, "k2": k2, "k3": k3}.items():
-        expected_BT = torch.tensor(case["per_token"][name], dtype=torch.float64)
-        found = estimate(difference_BT)[mask_BT]
-        torch.testing.assert_close(found, expected_BT[mask_BT], atol=1e-12, rtol=0.0)
-        assert found.mean().item() == approx(case["masked_mean"][name], abs=1e-12)
-
-
-@mark.parametrize("name", ["k1", "k2", "k3"])
-def test_the_gradient_of_each_kl_estimate_in_a_loss_is_the_one_described(name):
-    case = read(KL)["categorical"]
-    policy = torch.tensor(case["policy"], dtype=torch.float64)
-    logits = policy.log().requires_grad_()
-    difference = logits.log_softmax(0) - torch.tensor(case["ref"], dtype=torch.float64).log()
-    estimate = {"k1": k1, "k2": k2, "k3": k3}[name]
-    (policy * estimate(difference)).sum().backward()
-    expected = torch.tensor(case["expected"][f"E_grad_{name}_in_loss"], dtype=torch.float64)
-    torch.testing.assert_close(logits.grad, expected, atol=1e-12, rtol=0.0)
-
-
-@mark.parametrize(
-    ("name", "terms"),
-    [
-        ("grpo_t", (0.2, 0.2, 0.0, "token-mean")),
-        ("grpo_tcr", (0.2, 0.28, 10.0, "token-mean")),
-        ("grpo_scr", (3e-4, 4e-4, 0.0, "seq-mean-token-mean")),
-    ],
-)
-def test_where_a_recipe_is_silent_an_algorithm_uses_its_own_terms(name, terms):
-    generator = torch.Generator().manual_seed(0)
-    old_BT = -torch.rand(64, 8, generator=generator, dtype=torch.float64)
-    logprobs_BT = old_BT + torch.randn(64, 8, generator=generator, dtype=torch.float64)
-    streams = Streams(
-        mask_BT=torch.rand(64, 8, generator=generator) < 0.7,
-        advantages_BT=torch.randn(64, 8, generator=generator, dtype=torch.float64),
-        old_logprobs_BT=old_BT,
-        weights_BT=torch.ones_like(old_BT),
-    )
-    low, high, dual, aggregation = terms
-    spoken = LossSettings(
-        name=name, clip_low=low, clip_high=high, dual_clip=dual, aggregation=aggregation
-    )
-    found = solve(LossSettings(name=name), logprobs_BT, streams)
-    expected = solve(spoken, logprobs_BT, streams)
-    wider = solve(LossSettings(name=name, clip_high=high * 1.5), logprobs_BT, streams)
-    assert found[0] == expected[0] != wider[0]
-    assert found[2].read() == expected[2].read()
 
 
 @quick
@@ -276,8 +223,11 @@ def test_at_the_policy_that_sampled_every_ratio_is_1_and_the_gradient_the_advant
 def test_an_extreme_ratio_stays_finite(name, logprob, dtype):
     mask_BT = torch.ones(2, 3, dtype=torch.bool)
     old_BT = torch.zeros(2, 3, dtype=dtype)
-    streams = Streams.uniform(mask_BT, advantage=-1.0, old_logprobs_BT=old_BT)
-    loss, gradient_BT, tally = solve(LossSettings(name=name), old_BT + logprob, streams)
+    streams = replace(
+        Streams.uniform(mask_BT, advantage=-1.0, old_logprobs_BT=old_BT), ref_logprobs_BT=old_BT
+    )
+    recipe = LossSettings(name=name, kl_coefficient=0.1)
+    loss, gradient_BT, tally = solve(recipe, old_BT + logprob, streams)
     found = torch.tensor([loss, *tally.read().values()])
     assert torch.isfinite(found).all()
     assert torch.isfinite(gradient_BT).all()
@@ -312,59 +262,3 @@ def test_imitation_is_the_weighted_mean_of_what_the_author_chose():
     expected_BT = torch.tensor([[-1 / 6, -0.5 / 6, 0.0], [0.0, 0.0, 0.0]])
     torch.testing.assert_close(leaf.grad, expected_BT)
     assert result.tally.read() == {"nll": approx(11 / 3)}
-
-
-def test_a_kl_penalty_without_a_reference_is_refused():
-    old_BT = torch.zeros(1, 1)
-    streams = Streams.uniform(old_BT == 0, advantage=1.0, old_logprobs_BT=old_BT)
-    with raises(ValueError, match="needs ref_logprobs_BT"):
-        solve(LossSettings(kl_coefficient=0.1), old_BT, streams)
-
-
-def test_k1_is_refused_as_a_penalty_wherever_it_is_asked_for():
-    old_BT = torch.zeros(1, 1)
-    streams = Streams(
-        mask_BT=old_BT == 0,
-        advantages_BT=old_BT,
-        old_logprobs_BT=old_BT,
-        weights_BT=old_BT,
-        ref_logprobs_BT=old_BT,
-    )
-    with raises(ValueError, match="k1 is no KL penalty"):
-        reference_penalty(old_BT, streams, "k1")
-    with raises(RecipeError, match="zero on average"):
-        LossSettings.model_validate({"kl_coefficient": 0.1, "kl_estimator": "k1"})
-
-
-@mark.parametrize(
-    ("asked", "reason"),
-    [
-        ({"dual_clip": 0.5}, "must be above 1"),
-        ({"kl_estimator": "k2"}, "no KL penalty to estimate"),
-        ({"name": "grpo_scr", "dual_clip": 3.0}, "has no dual clip"),
-        ({"name": "grpo_scr", "aggregation": "token-mean"}, "only for seq-mean-token-mean"),
-    ],
-)
-def test_a_setting_that_does_not_apply_is_refused(asked, reason):
-    with raises(RecipeError, match=reason):
-        LossSettings.model_validate(asked)
-
-
-@mark.parametrize("asked", [{"clip_low": 1.0}, {"clip_high": -0.1}, {"name": "ppo"}, {"beta": 0.1}])
-def test_a_setting_out_of_range_or_unknown_is_refused(asked):
-    with raises(ValidationError):
-        LossSettings.model_validate(asked)
-
-
-@mark.parametrize("name", NAMES)
-def test_settings_survive_being_written_and_read_again(name):
-    written = LossSettings(name=name, kl_coefficient=0.01).model_dump()
-    assert LossSettings.model_validate(written) == LossSettings(name=name, kl_coefficient=0.01)
-
-
-def test_an_objective_can_be_sent_to_another_process():
-    old_BT = torch.zeros(1, 2)
-    streams = Streams.uniform(old_BT == 0, advantage=1.0, old_logprobs_BT=old_BT)
-    received = pickle.loads(pickle.dumps((objective(LossSettings()), streams)))
-    result = received[0](old_BT, received[1], Denominators(tokens=2.0, sequences=1.0))
-    assert result.loss.item() == -1.0

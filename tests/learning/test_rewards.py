@@ -201,7 +201,7 @@ def test_an_episode_that_is_not_measured_has_no_reward():
     broken = Episode(
         id="p/0", problem=PROBLEM, trajectories=(), verdict=Verdict.not_measured("sandbox died")
     )
-    with raises(ValueError, match="p/0 is not measured .sandbox died"):
+    with raises(ValueError, match=r"p/0 is not measured \(sandbox died\)"):
         score_episode(broken, RewardSettings())
 
 

@@ -84,6 +84,8 @@ class Demonstrator:
         lines = self._script(problem, key)
         try:
             for line in lines:
+                if turns and _succeeded(turns[-1]):  # a fault that Python let pass needs no mending
+                    break
                 turns.append(await self._turn(line, f"call_{len(turns)}"))
         except RolloutError as broke:
             stop, error = Stop.FAILED, str(broke)
@@ -138,9 +140,11 @@ class Demonstrator:
 
 def worth_imitating(trajectory: Trajectory) -> tuple[bool, ...]:
     """For each turn, whether a student should learn to say it: not where a call went wrong."""
-    return tuple(
-        all(reply.status is ToolStatus.OK for reply in turn.replies) for turn in trajectory.turns
-    )
+    return tuple(_succeeded(turn) for turn in trajectory.turns)
+
+
+def _succeeded(turn: Turn) -> bool:
+    return all(reply.status is ToolStatus.OK for reply in turn.replies)
 
 
 def _conclusion(reply: ToolReply) -> Turn:

@@ -62,6 +62,14 @@ class AgentSettings(Settings):
     """The system message; none when empty."""
 
 
+def opening(problem: Problem, limits: AgentSettings) -> tuple[Message, ...]:
+    """What an agent is told before it speaks: the system message if any, and the question."""
+    template = limits.instruction
+    template = template if "{question}" in template else "{question}\n" + template
+    question = User(text=template.rstrip("\n").replace("{question}", problem.prompt))
+    return (System(text=limits.system), question) if limits.system else (question,)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAgent:
     """A policy that attempts a problem with the tools the problem allows (a `Solver`)."""
@@ -79,7 +87,7 @@ class ToolAgent:
         keeps the turns that were spoken. Raises `RecipeError` when the problem's tools are all
         unknown here.
         """
-        transcript = _Transcript(agent=self.name, opening=self._opening(problem))
+        transcript = _Transcript(agent=self.name, opening=opening(problem, self.limits))
         try:
             stop = await self._converse(self._offered(problem), key, transcript)
             trajectory = transcript.end(stop)
@@ -89,12 +97,6 @@ class ToolAgent:
             trajectory = transcript.end(Stop.FAILED, error=str(error))
             verdict = Verdict.not_measured(str(error))
         return Episode(id=key.episode, problem=problem, trajectories=(trajectory,), verdict=verdict)
-
-    def _opening(self, problem: Problem) -> tuple[Message, ...]:
-        instruction = self.limits.instruction
-        template = instruction if "{question}" in instruction else "{question}\n" + instruction
-        question = User(text=template.rstrip("\n").replace("{question}", problem.prompt))
-        return (System(text=self.limits.system), question) if self.limits.system else (question,)
 
     def _offered(self, problem: Problem) -> tuple[ToolSpec, ...]:
         known = self.tools.specs

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
 
-from forethought.core.messages import Assistant, Message, ToolReply, User
+from forethought.core.messages import Assistant, Message, ToolReply
 from forethought.core.problem import Problem
 from forethought.core.verdict import Outcome, Verdict
 

@@ -67,19 +67,27 @@ def _won_draws(k: int, own: int, rivals: Sequence[int], blank: int) -> Fraction:
     """In how many draws of k an answer with `own` votes wins; a draw tied by m counts as 1/m."""
     won = Fraction(0)
     for votes in range(1, min(own, k) + 1):
-        for (drawn, ties), ways in _rival_draws(k - votes, votes, rivals).items():
+        for (drawn, ties), ways in _rival_draws(k - votes, votes, rivals, blank).items():
             fill = comb(blank, k - votes - drawn)
             won += Fraction(comb(own, votes) * ways * fill, ties + 1)
     return won
 
 
-def _rival_draws(places: int, most: int, rivals: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Ways to draw from rivals, at most `most` votes each: (drawn, rivals with `most`) -> ways."""
+def _rival_draws(
+    places: int, most: int, rivals: Sequence[int], blank: int
+) -> dict[tuple[int, int], int]:
+    """Ways to draw from rivals, at most `most` votes each: (drawn, rivals with `most`) -> ways.
+
+    Draws that even the rivals still to come and the blanks could not fill up are left out.
+    """
     table = {(0, 0): 1}
+    to_come = sum(min(count, most) for count in rivals) + blank
     for count in rivals:
+        to_come -= min(count, most)
         longer: defaultdict[tuple[int, int], int] = defaultdict(int)
         for (drawn, ties), ways in table.items():
-            for taken in range(min(count, most, places - drawn) + 1):
+            open_places = places - drawn
+            for taken in range(max(0, open_places - to_come), min(count, most, open_places) + 1):
                 longer[drawn + taken, ties + (taken == most)] += ways * comb(count, taken)
         table = dict(longer)
     return table

@@ -76,12 +76,12 @@ def paired_standard_error(first: Sequence[float], second: Sequence[float]) -> fl
 def clustered_standard_error(scores: Sequence[float], clusters: Sequence[Hashable]) -> float:
     """Miller's clustered standard error, for problems that come in related families.
 
-    It adds the products of different members of a cluster to the squared plain error. Members
-    that balance each other can make the sum negative: it is then 0.
+    It adds the products of different members of a cluster to the squared plain error: members
+    that fare alike widen it, members that balance each other narrow it.
     """
     deviations = _by_cluster(scores, clusters)
     cross = fsum(fsum(members) ** 2 - fsum(value**2 for value in members) for members in deviations)
-    return sqrt(max(0.0, standard_error(scores) ** 2 + cross / len(scores) ** 2))
+    return sqrt(standard_error(scores) ** 2 + cross / len(scores) ** 2)
 
 
 def robust_standard_error(scores: Sequence[float], clusters: Sequence[Hashable]) -> float:

@@ -3,6 +3,9 @@
 Shapes: B rows, T positions.
 """
 
+# The library underneath is typed in part.
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
@@ -28,11 +31,9 @@ class Batch:
     advantages_BT: Tensor
     lengths_B: Tensor
 
-    @property
-    def denominators(self) -> Denominators:
+    def denominators(self, budget: float | None) -> Denominators:
         """What the whole batch divides by: its trained tokens, and its rows that have any."""
-        trained_B = self.mask_BT.sum(1)
-        return Denominators(tokens=float(trained_B.sum()), sequences=float((trained_B > 0).sum()))
+        return Denominators.count([self.mask_BT], budget)
 
     def take(self, rows: Sequence[int]) -> "Batch":
         """These rows, cut to the longest of them."""

@@ -4,6 +4,9 @@ A checkpoint is a folder named by its step. What is in it is its writer's busine
 how it comes to be there whole, or not at all.
 """
 
+# The library underneath is typed in part.
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 import json
 import os
 import shutil

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from forethought.agents.demonstrators import worth_imitating
 from forethought.core.errors import RecipeError
-from forethought.core.messages import ToolSpec, ToolStatus
+from forethought.core.messages import ToolSpec
 from forethought.core.randomness import derive_seed
-from forethought.core.trajectory import Tokens, Trajectory, Turn
+from forethought.core.trajectory import Tokens, Trajectory
 from forethought.policy.formats import ChatFormat, trained_stream
 
 
@@ -28,7 +29,9 @@ class Demonstrations:
         free = round(count * tool_free)
         return [
             *_pick(self.tool_free, step * free, free, derive_seed(seed, "tool_free")),
-            *_pick(self.with_calls, step * (count - free), count - free, derive_seed(seed, "calls")),
+            *_pick(
+                self.with_calls, step * (count - free), count - free, derive_seed(seed, "calls")
+            ),
         ]
 
 
@@ -47,7 +50,8 @@ def render(
     kinds: dict[bool, list[Tokens]] = {True: [], False: []}
     too_long = 0
     for number, trajectory in enumerate(trajectories):
-        trained = [train_failed_calls or not _failed(turn) for turn in trajectory.turns]
+        worth = worth_imitating(trajectory)
+        trained = [True] * len(worth) if train_failed_calls else worth
         tokens = trained_stream(chat, trajectory.messages, tools, trained)
         if not any(tokens.sampled):
             raise RecipeError(
@@ -65,13 +69,6 @@ def render(
         )
     return Demonstrations(
         with_calls=tuple(kinds[True]), tool_free=tuple(kinds[False]), too_long=too_long
-    )
-
-
-def _failed(turn: Turn) -> bool:
-    """Whether the turn's calls all went wrong: an example of what not to write."""
-    return bool(turn.replies) and all(
-        reply.status is not ToolStatus.OK for reply in turn.replies
     )
 
 

@@ -8,6 +8,7 @@ from forethought.learning.advantage import AdvantageSettings, group_advantages, 
 from forethought.learning.batch import Batch, pad
 from forethought.learning.rewards import Reward, RewardSettings, score_episode
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lesson:
     """A group's measured episodes, each with its reward and its advantage over the others."""

@@ -3,6 +3,9 @@
 Shapes: B rows, T positions, N trained tokens, E width.
 """
 
+# The library underneath is typed in part.
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint

@@ -8,27 +8,37 @@ from forethought.core.trajectory import Episode, Group, Stop, Turn
 from forethought.learning.lessons import Lesson
 
 
-def summarise(groups: Sequence[Group], lessons: Sequence[Lesson]) -> dict[str, float]:
-    """Rewards by component, accuracy, tool use, entropy and lengths of the measured attempts."""
+def summarise(groups: Sequence[Group]) -> dict[str, float]:
+    """Accuracy, tool use, entropy and lengths of the measured attempts."""
     attempts = sum(len(group.episodes) for group in groups)
     measured = [episode for group in groups for episode in group.measured]
     metrics = {"attempts/not_measured": 1.0 - len(measured) / max(1, attempts)}
     if not measured:
         return metrics
-    rewards = [reward for lesson in lessons for reward in lesson.rewards]
-    for name in rewards[0].components:
-        metrics[f"reward/{name}"] = fmean(reward.components[name] for reward in rewards)
     return metrics | {
-        "reward/mean": fmean(reward.total for reward in rewards),
         "accuracy": fmean(episode.right for episode in measured),
-        "groups/informative": fmean(lesson.is_informative for lesson in lessons),
-        "groups/all_right": fmean(_all_right(lesson) for lesson in lessons),
         **_tool_use(measured),
         **_speech([turn for episode in measured for turn in _turns(episode)]),
         "tokens/mean": fmean(sum(turn.tokens for turn in _turns(each)) for each in measured),
         "unfinished": fmean(
             any(one.stop is not Stop.ANSWERED for one in each.trajectories) for each in measured
         ),
+    }
+
+
+def summarise_lessons(lessons: Sequence[Lesson]) -> dict[str, float]:
+    """Rewards by component, and how many groups had something to compare."""
+    rewards = [reward for lesson in lessons for reward in lesson.rewards]
+    if not rewards:
+        return {}
+    names = rewards[0].components
+    components = {
+        f"reward/{name}": fmean(reward.components[name] for reward in rewards) for name in names
+    }
+    return components | {
+        "reward/mean": fmean(reward.total for reward in rewards),
+        "groups/informative": fmean(lesson.is_informative for lesson in lessons),
+        "groups/all_right": fmean(_all_right(lesson) for lesson in lessons),
     }
 
 

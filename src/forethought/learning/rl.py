@@ -18,7 +18,7 @@ from forethought.learning.checkpoint import Checkpoints, read_state
 from forethought.learning.learner import Learner
 from forethought.learning.lessons import Lesson, assemble, score
 from forethought.learning.losses.catalogue import Objective
-from forethought.learning.metrics import summarise
+from forethought.learning.metrics import summarise, summarise_lessons
 from forethought.learning.rewards import RewardSettings
 from forethought.learning.settings import RLSettings
 
@@ -107,7 +107,7 @@ async def train_rl(
         journal.keep(step, groups)
         refuse_unmeasured(groups, settings.max_not_measured)
         lessons = score(groups, plan.reward, plan.advantage)
-        report = summarise(groups, lessons)
+        report = summarise(groups) | summarise_lessons(lessons)
         with journal.timed(step, "learn"):
             report |= await learn(plan, lessons, learner, step)
         curriculum.learn(groups)

@@ -78,9 +78,17 @@ def typed_value(raw: str, schema: Mapping[str, Any]) -> object:
 
 
 def echo(text: str) -> str:
-    """At most 200 characters of a text that a model wrote, fit to be encoded as UTF-8."""
-    bounded = text if len(text) <= 200 else text[:199] + "…"
-    return bounded.encode("utf-8", "backslashreplace").decode("utf-8")
+    """At most 200 characters of a text that a model wrote."""
+    return encodable(text if len(text) <= 200 else text[:199] + "…")
+
+
+def encodable(text: str) -> str:
+    r"""Text that UTF-8 can hold: a lone surrogate, which JSON may bring, is spelled out.
+
+    >>> encodable("\ud800")
+    '\\ud800'
+    """
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _fits(value: object, kinds: tuple[str, ...]) -> bool:

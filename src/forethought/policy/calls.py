@@ -37,10 +37,7 @@ def read_call(
     stop, end = _extent(text, start)
     body = text[start:stop].strip()
     try:
-        if end == stop:
-            raise _MalformedError(f"the call is not closed by {CALL_END}")  # noqa: TRY301
-        read = _read_tagged if body.startswith("<function=") else _read_json
-        name, arguments = read(body, tools)
+        name, arguments = _read(body, tools, closed=end > stop)
     except _MalformedError as malformed:
         fault = f"{malformed}; the call was: {echo(body)}"
         return ToolCall(id=call_id, name="", arguments=body, fault=fault), end
@@ -90,7 +87,14 @@ def _body_end(text: str, start: int) -> int:
         return begin
 
 
-def _read_json(body: str, tools: Sequence[ToolSpec]) -> tuple[str, str]:
+def _read(body: str, tools: Sequence[ToolSpec], *, closed: bool) -> tuple[str, str]:
+    """The name and the arguments that a body gives."""
+    if not closed:
+        raise _MalformedError(f"the call is not closed by {CALL_END}")
+    return _read_tagged(body, tools) if body.startswith("<function=") else _read_json(body)
+
+
+def _read_json(body: str) -> tuple[str, str]:
     value = _object(body, "the call")
     missing = " and ".join(key for key in ("name", "arguments") if key not in value)
     if missing:

@@ -19,7 +19,7 @@ from forethought.core.messages import (
     ToolSpec,
     User,
 )
-from forethought.policy.arguments import echo
+from forethought.policy.arguments import echo, encodable
 from forethought.policy.calls import checked_call
 from forethought.policy.parsing import Parsed, parse_assistant
 
@@ -67,8 +67,7 @@ def answer_from_openai(row: Row, tools: Sequence[ToolSpec], first_id: int) -> Pa
     Thinking and calls that the server left in the text are read there, by the same rules.
     """
     parsed = parse_assistant(_text(row.get("content")), tools, first_id)
-    thinking = row.get("reasoning_content") or row.get("reasoning") or ""
-    message = replace(parsed.message, thinking=str(thinking).strip() or parsed.message.thinking)
+    message = replace(parsed.message, thinking=_thinking(row) or parsed.message.thinking)
     listed: object = row.get("tool_calls")
     if isinstance(listed, list) and listed and not parsed.unclosed_thinking:
         entries = enumerate(cast("list[object]", listed), first_id)
@@ -105,10 +104,9 @@ def _recorded(row: Row, place: str, waiting: list[ToolCall]) -> Message:
         case "user":
             return User(text=text)
         case "assistant":
-            thinking = row.get("reasoning_content") or row.get("reasoning") or ""
             entries = cast("list[Row]", row.get("tool_calls") or [])
             calls = [_recorded_call(entry, place, n) for n, entry in enumerate(entries)]
-            return Assistant(text=text, thinking=str(thinking), calls=tuple(calls))
+            return Assistant(text=text, thinking=_thinking(row), calls=tuple(calls))
         case "tool":
             return _recorded_reply(row, place, waiting)
         case role:
@@ -147,13 +145,13 @@ def _answered_call(entry: object, call_id: str, tools: Sequence[ToolSpec]) -> To
     function = _mapping(_mapping(entry).get("function"))
     name, arguments = function.get("name"), function.get("arguments")
     if isinstance(arguments, dict):
-        arguments = json.dumps(arguments, ensure_ascii=False)
+        arguments = json.dumps(arguments)
     if not isinstance(name, str) or not name or not isinstance(arguments, str):
         missing = "arguments" if isinstance(name, str) and name else "name"
-        text = json.dumps(entry, ensure_ascii=False)
+        text = json.dumps(entry)
         fault = f"the call has no {missing}; the call was: {echo(text)}"
         return ToolCall(id=call_id, name="", arguments=text, fault=fault)
-    return checked_call(call_id, name, arguments, tools)
+    return checked_call(call_id, encodable(name), encodable(arguments), tools)
 
 
 def _mapping(value: object) -> Row:
@@ -172,5 +170,9 @@ def _text(content: object) -> str:
     """Text that may be absent, or come in parts."""
     if isinstance(content, list):
         parts = cast("list[Row]", content)
-        return "".join(str(part.get("text", "")) for part in parts)
-    return content if isinstance(content, str) else ""
+        return encodable("".join(str(part.get("text", "")) for part in parts))
+    return encodable(content) if isinstance(content, str) else ""
+
+
+def _thinking(row: Row) -> str:
+    return encodable(str(row.get("reasoning_content") or row.get("reasoning") or "")).strip()

@@ -22,6 +22,7 @@ from forethought.policy.calls import CALL, read_call
 
 THINK, THINK_END = "<think>", "</think>"
 
+_CLOSING = re.compile(THINK_END)
 _MARK = re.compile("|".join((THINK, THINK_END, CALL)))
 _THINK_TAG = re.compile("|".join((THINK, THINK_END)))
 
@@ -52,30 +53,29 @@ def parse_assistant(
     thoughts: list[str] = []
     said: list[str] = []
     calls: list[ToolCall] = []
-    position = 0
-    while True:
-        if in_thinking:
-            closing = text.find(THINK_END, position)
-            if closing < 0:
-                thoughts.append(text[position:])
-                message = Assistant(text=_joined(said), thinking=_joined(thoughts))
-                return Parsed(message=message, unclosed_thinking=True)
-            thoughts.append(text[position:closing])
-            position = closing + len(THINK_END)
-        mark = _MARK.search(text, position)
-        if mark is None:
-            break
-        said.append(text[position : mark.start()])
+    position = thinking_until = 0
+    while mark := (_CLOSING if in_thinking else _MARK).search(text, position):
+        passed = text[position : mark.start()]
         position = mark.end()
-        in_thinking = mark.group() == THINK
-        if mark.group() == THINK_END:
-            thoughts, said, calls = [_THINK_TAG.sub("", text[: mark.start()])], [], []
-        elif mark.group() == CALL:
-            call, position = read_call(text, position, f"call_{first_id + len(calls)}", tools)
-            calls.append(call)
-    said.append(text[position:])
-    message = Assistant(text=_joined(said), thinking=_joined(thoughts), calls=tuple(calls))
-    return Parsed(message=message)
+        if in_thinking:
+            thoughts.append(passed)
+            in_thinking = False
+        elif mark.group() == THINK_END:
+            thinking_until = mark.start()
+            thoughts, said, calls = [], [], []
+        else:
+            said.append(passed)
+            in_thinking = mark.group() == THINK
+            if not in_thinking:
+                call, position = read_call(text, position, f"call_{first_id + len(calls)}", tools)
+                calls.append(call)
+    (thoughts if in_thinking else said).append(text[position:])
+    message = Assistant(
+        text=_joined(said),
+        thinking=_joined([_THINK_TAG.sub("", text[:thinking_until]), *thoughts]),
+        calls=() if in_thinking else tuple(calls),
+    )
+    return Parsed(message=message, unclosed_thinking=in_thinking)
 
 
 def _joined(pieces: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ A format renders a conversation as pieces: a `Mark` is control text that the for
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tokenizers import Tokenizer
 
@@ -40,9 +41,7 @@ def plain_ids(tokenizer: Tokenizer, text: str) -> list[int]:
     added = {word: id for word, id in added_tokens(tokenizer).items() if len(word) > 1}
     if not added:
         return tokenizer.encode(text, add_special_tokens=False).ids
-    # Looking ahead finds overlapping spellings too.
-    spelled = re.compile(f"(?={'|'.join(map(re.escape, added))})")
-    cuts = [match.start() + 1 for match in spelled.finditer(text)]
+    cuts = [match.start() + 1 for match in _spelling(frozenset(added)).finditer(text)]
     forbidden = frozenset(added.values())
     ids: list[int] = []
     for start, stop in zip([0, *cuts], [*cuts, len(text)], strict=True):
@@ -68,6 +67,12 @@ def marked_ids(tokenizer: Tokenizer, pieces: Iterable[Piece]) -> list[int]:
 def decode(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     """The text of ids, control tokens spelled out."""
     return tokenizer.decode(ids, skip_special_tokens=False)
+
+
+@lru_cache(maxsize=16)
+def _spelling(words: frozenset[str]) -> re.Pattern[str]:
+    # Looking ahead finds overlapping spellings too.
+    return re.compile(f"(?={'|'.join(map(re.escape, words))})")
 
 
 def _ids_without(tokenizer: Tokenizer, text: str, forbidden: frozenset[int]) -> list[int]:

@@ -58,6 +58,12 @@ class Difference:
     refusal: str = ""
 
     @property
+    def measure(self) -> str:
+        """The figure that is compared, with its k."""
+        name = {"average": "avg@", "coverage": "pass@", "greedy": ""}[self.what]
+        return f"{name}{self.later.result.attempts}" if name else "greedy"
+
+    @property
     def sign(self) -> int:
         """1 or -1 where the interval excludes zero, else 0."""
         if self.estimate is None:
@@ -145,9 +151,9 @@ def percent(value: float | None) -> str:
     """A share as a reader sees it.
 
     >>> percent(0.1234), percent(None)
-    ('12.3 %', '–')
+    ('12.3 %', '—')
     """
-    return "–" if value is None else f"{100 * value:.1f} %"
+    return "—" if value is None else f"{100 * value:.1f} %"
 
 
 def points(estimate: Estimate) -> str:
@@ -157,7 +163,7 @@ def points(estimate: Estimate) -> str:
     '+12.5 points [-1.0, +26.0]'
     """
     value, low, high = (100 * part for part in (estimate.value, estimate.low, estimate.high))
-    return f"{value:+.1f} points [{low:+.1f}, {high:+.1f}]".replace("-", "−")
+    return f"{value:+.1f} points [{low:+.1f}, {high:+.1f}]".replace("-", "\N{MINUS SIGN}")
 
 
 def _family(name: str, before: SatExam | None, after: SatExam) -> Family:

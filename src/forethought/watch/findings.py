@@ -22,7 +22,6 @@ from forethought.watch.exams import (
 )
 
 _Z95 = 1.96
-_NAMES = {"average": "avg@{k}", "greedy": "greedy accuracy", "coverage": "pass@{k}"}
 
 
 class Kind(StrEnum):
@@ -137,11 +136,12 @@ def _tool_story(start: SatExam, last: SatExam) -> Iterator[Finding]:
     before, after = start.result, last.result
     parts = sources(before, after)
     total = parts.reaching + parts.with_tool + parts.without_tool
-    rates = f"{percent(before.sampled_tools.rate)} → {percent(after.sampled_tools.rate)}"
+    first, second = before.sampled_tools.rate, after.sampled_tools.rate
+    often = "more" if second >= first else "less"
     yield Finding(
         kind=Kind.LEARNT if parts.reaching <= total / 2 else Kind.CAUTION,
         text=f"Of the {_signed(total)} points of sampled accuracy, {_signed(parts.reaching)} come "
-        f"with calling the tool in other attempts than before ({rates}), "
+        f"from reaching for the tool {often} often ({percent(first)} → {percent(second)}), "
         f"{_signed(parts.with_tool)} from being right more often with it, and "
         f"{_signed(parts.without_tool)} from being right more often without it.",
     )
@@ -179,10 +179,10 @@ def _against_control(control: SatExam, last: SatExam) -> Finding:
     size = points(difference.estimate)
     match difference.sign:
         case 1:
-            text = f"The finished model exceeds the tool-only control: {size} of {_name(difference)}."
+            text = f"The last model exceeds the tool-only control: {size} of {_name(difference)}."
             return Finding(kind=Kind.LEARNT, text=text)
         case -1:
-            text = f"The finished model falls short of the tool-only control: {size} of"
+            text = f"The last model falls short of the tool-only control: {size} of"
             return Finding(kind=Kind.LOST, text=f"{text} {_name(difference)}.")
         case _:
             return Finding(
@@ -223,9 +223,8 @@ def _cautions(last: ExamResult) -> Iterator[Finding]:
 
 
 def _name(difference: Difference) -> str:
-    name = _NAMES[difference.what].format(k=difference.later.result.attempts)
-    return name[0].upper() + name[1:] if difference.what == "greedy" else name
+    return "Greedy accuracy" if difference.what == "greedy" else difference.measure
 
 
 def _signed(value: float) -> str:
-    return f"{100 * value:+.1f}".replace("-", "−")
+    return f"{100 * value:+.1f}".replace("-", "\N{MINUS SIGN}")

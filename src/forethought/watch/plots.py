@@ -4,11 +4,15 @@ matplotlib knows nothing of style sheets: it draws with stand-in colours, which 
 by the page's variables. Words stay outside, in the page, where they can wrap and be read aloud.
 """
 
+# matplotlib's own stubs leave its keyword arguments untyped.
+# pyright: reportUnknownMemberType=false
+
 import io
 import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
@@ -26,7 +30,7 @@ _VARIABLES = {
     _ACCENT: "var(--accent)",
     _SOFT: "var(--soft)",
 }
-_STYLE: dict[str, Any] = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.size": 8,
     "text.color": _MUTED,
@@ -59,7 +63,7 @@ def curve(series: Sequence[tuple[int, float]]) -> Markup:
 def histogram(rates: Sequence[float]) -> Markup:
     """How many problems have each pass rate; those never or always solved are drawn fainter."""
     counts = _counted(rates)
-    width = 0.8 * min((b - a for a, b in _neighbours(sorted(counts))), default=0.1)
+    width = 0.8 * min((b - a for a, b in pairwise(counts)), default=0.1)
     with mpl.rc_context(_STYLE):
         figure, axes = _canvas(6.6, 1.9)
         colours = [_SOFT if rate in (0.0, 1.0) else _ACCENT for rate in counts]
@@ -77,8 +81,9 @@ def running_mean(values: Sequence[float]) -> list[float]:
     [1.5, 1.0, 1.5]
     """
     reach = max(2, len(values) // 40)
-    # A window narrows evenly towards the ends, so that the curve does not lag or lean there.
-    reaches = [min(reach, i + 1, len(values) - i) for i in range(len(values))]
+    # Towards the ends a window narrows to half, so that the curve leans less there.
+    ends = [min(i + 1, len(values) - i) for i in range(len(values))]
+    reaches = [min(reach, max(reach // 2, end)) for end in ends]
     return [fmean(values[max(0, i - r) : i + r + 1]) for i, r in enumerate(reaches)]
 
 
@@ -94,10 +99,6 @@ def _counted(rates: Sequence[float]) -> dict[float, int]:
     if len(exact) <= _FEW_RATES:
         return dict(sorted(exact.items()))
     return dict(sorted(Counter(round(rate, 1) for rate in rates).items()))
-
-
-def _neighbours(values: Sequence[float]) -> list[tuple[float, float]]:
-    return list(zip(values, values[1:], strict=False))
 
 
 def _canvas(width: float, height: float) -> tuple[Figure, Axes]:

@@ -5,16 +5,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from forethought.core.messages import Assistant, Message, ToolCall, ToolReply, ToolStatus
-from forethought.core.trajectory import Episode
+from forethought.core.trajectory import Episode, Stop, Trajectory
 from forethought.core.verdict import Outcome
 from forethought.journal.run import Run
 from forethought.watch.exams import SatExam, starting_exam
 
 _SHOWN = 3000
 # Characters that a page would drop or obey are shown as pictures of themselves.
-_PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
-_PICTURES |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD)
-_PICTURES |= dict.fromkeys((*range(0x80, 0xA0), *range(0xD800, 0xE000)), 0xFFFD)
+_PICTURES = {
+    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"},
+    **dict.fromkeys((*range(0x80, 0xA0), *range(0xD800, 0xE000)), 0xFFFD),
+    **dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
+    0x7F: 0x2421,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +43,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One attempt as shown."""
+    """One attempt as shown; `limits` says what ended it early, if anything did."""
 
     label: str
     outcome: Outcome
     answer: str | None
     why: str
-    stops: str
+    limits: str
     tokens: int
     opening: tuple[Line, ...]
     lines: tuple[Line, ...]
@@ -149,11 +152,16 @@ def _side(label: str, episode: Episode) -> Side:
         outcome=verdict.outcome,
         answer=None if verdict.answer is None else shown(verdict.answer),
         why=shown(verdict.why),
-        stops=", ".join(trajectory.stop.replace("_", " ") for trajectory in told),
+        limits=", ".join(_limit(one) for one in told if one.stop is not Stop.ANSWERED),
         tokens=sum(trajectory.sampled_tokens for trajectory in told),
         opening=tuple(_line(message) for one in told for message in one.opening),
         lines=tuple(_line(m) for one in told for m in one.messages[len(one.opening) :]),
     )
+
+
+def _limit(trajectory: Trajectory) -> str:
+    ended = trajectory.stop.replace("_", " ")
+    return f"{ended}: {shown(trajectory.error)}" if trajectory.error else ended
 
 
 def _line(message: Message) -> Line:

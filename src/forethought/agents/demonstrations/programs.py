@@ -21,10 +21,10 @@ class Broken:
     fault: str
 
 
-def guarded(program: str, check: str | None) -> str:
+def guarded(program: str, check: str) -> str:
     """The program with a check of its answer `x` before it is printed.
 
-    Without a check, or where the last line is not a plain `print(...)`, it prints an arithmetic
+    With an empty check, or where the last line is not a plain `print(...)`, it prints an arithmetic
     error instead of failing with it.
 
     >>> print(guarded("print(6*7)", "x>0"))

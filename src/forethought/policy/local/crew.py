@@ -54,7 +54,9 @@ class Crew(Protocol):
     """One or more replicas of a model, run side by side."""
 
     @property
-    def model(self) -> nn.Module: ...
+    def model(self) -> nn.Module:
+        """The model whose parameters everyone computes with."""
+        ...
 
     @property
     def size(self) -> int:
@@ -121,9 +123,7 @@ class LocalCrew:
 class ForkedCrew:
     """Workers of one thread each, forked from this process, with shared parameters."""
 
-    def __init__(
-        self, model: nn.Module, workers: int, reference: nn.Module | None = None
-    ) -> None:
+    def __init__(self, model: nn.Module, workers: int, reference: nn.Module | None = None) -> None:
         """Fork `workers` processes. Call before threads or an event loop are started."""
         self.model = model.share_memory()
         self.size = workers

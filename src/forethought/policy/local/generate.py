@@ -6,6 +6,9 @@ cache lives for one call: history is read again at the next turn.
 Shapes: B rows, P distinct prompts, T positions, E width, V vocabulary.
 """
 
+# The library underneath is typed in part.
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -144,14 +147,10 @@ def _choose(logits_BV: Tensor, rows: Sequence[_Row]) -> Choice:
 
 
 def _extend(rows: Sequence[_Row], choice: Choice) -> None:
-    chosen = zip(
-        rows,
-        choice.ids_B.tolist(),
-        choice.logprobs_B.tolist(),
-        choice.entropies_B.tolist(),
-        strict=True,
-    )
-    for row, token, logprob, entropy in chosen:
+    ids: list[int] = choice.ids_B.tolist()
+    logprobs: list[float] = choice.logprobs_B.tolist()
+    entropies: list[float] = choice.entropies_B.tolist()
+    for row, token, logprob, entropy in zip(rows, ids, logprobs, entropies, strict=True):
         if row.finish is not None:
             continue
         row.ids.append(token)

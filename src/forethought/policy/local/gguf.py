@@ -4,6 +4,9 @@
 model of the same configuration, which it saves like any other.
 """
 
+# The library underneath is typed in part.
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 import importlib.util
 import shutil
 from pathlib import Path
@@ -45,13 +48,12 @@ def convert_gguf(name: str, folder: Path) -> Path:
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
     where: dict[str, Any] = {"gguf_file": path.name}
-    config = AutoConfig.from_pretrained(path.parent, **where)
-    loaded: Any = AutoModelForCausalLM.from_pretrained(
-        path.parent, dtype=torch.float32, **where
-    )
+    config: Any = AutoConfig.from_pretrained(path.parent, **where)
+    loaded: Any = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **where)
     fresh: Any = AutoModelForCausalLM.from_config(config)
     fresh.load_state_dict(loaded.state_dict())
     fresh.save_pretrained(beside)
-    AutoTokenizer.from_pretrained(path.parent, **where).save_pretrained(beside)
+    tokenizer: Any = AutoTokenizer.from_pretrained(path.parent, **where)
+    tokenizer.save_pretrained(beside)
     beside.rename(folder)
     return folder

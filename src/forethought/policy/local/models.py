@@ -1,12 +1,13 @@
 """Models on this machine: made fresh, loaded, adapted, saved as ordinary Hugging Face folders."""
 
+import importlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, load_model
+from safetensors import torch as safetensors_torch
 from tokenizers import Tokenizer
 from torch import nn
 from transformers import (
@@ -22,8 +23,10 @@ from forethought.core.errors import RecipeError
 from forethought.policy.formats import ChatFormat, chat_format
 from forethought.policy.local.settings import FormatName, FreshModel
 
+tensors: Any = safetensors_torch
 TOKENIZER = "tokenizer.json"
 FORMAT = "forethought.json"
+ADAPTER = "adapter_config.json"
 ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -51,11 +54,12 @@ class LocalModel:
         """Take the weights that `save` wrote, in place: whoever shares them sees them."""
         network: Any = self.network
         if hasattr(network, "peft_config"):
-            from peft import set_peft_model_state_dict  # noqa: PLC0415 - slow to import
+            peft: Any = importlib.import_module("peft")  # slow to import, seldom needed
 
-            set_peft_model_state_dict(network, load_file(folder / "adapter_model.safetensors"))
+            weights = tensors.load_file(folder / "adapter_model.safetensors")
+            peft.set_peft_model_state_dict(network, weights)
         else:
-            load_model(network, folder / "model.safetensors", strict=False)
+            tensors.load_model(network, folder / "model.safetensors", strict=False)
 
 
 def fresh_model(settings: FreshModel, tokenizer: Tokenizer, seed: int) -> LocalModel:
@@ -94,9 +98,11 @@ def load_local(name: str, format_name: FormatName | None = None) -> LocalModel:
     a model that is not there or has no `tokenizer.json`.
     """
     folder = Path(name)
+    if (folder / ADAPTER).is_file():
+        return _load_adapted(folder)
     try:
         transformers_logging.disable_progress_bar()
-        network = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+        network: Any = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
         if folder.is_dir():
             tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
         else:
@@ -106,20 +112,27 @@ def load_local(name: str, format_name: FormatName | None = None) -> LocalModel:
             f"model {name!r} cannot be loaded: {str(error).splitlines()[0]}; give a folder with "
             "config.json, model.safetensors and tokenizer.json, or a hub name and a network"
         ) from error
-    if format_name is None:
-        format_name = json.loads((folder / FORMAT).read_text())["format"]
-    network.generation_config = None
+    name_of_format: str = format_name or json.loads((folder / FORMAT).read_text())["format"]
     return LocalModel(
-        network=network, tokenizer=tokenizer, format=chat_format(format_name, tokenizer)
+        network=network, tokenizer=tokenizer, format=chat_format(name_of_format, tokenizer)
     )
 
 
 def with_adapters(model: LocalModel, rank: int, alpha: int) -> LocalModel:
     """The same model with low-rank adapters (LoRA, arXiv 2106.09685), alone trained."""
-    from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - slow to import
-
-    network: Any = model.network
-    adapted: Any = get_peft_model(
-        network, LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(ADAPTED))
+    peft: Any = importlib.import_module("peft")
+    adapted: Any = peft.get_peft_model(
+        model.network, peft.LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(ADAPTED))
     )
     return LocalModel(network=adapted, tokenizer=model.tokenizer, format=model.format)
+
+
+def _load_adapted(folder: Path) -> LocalModel:
+    """What `with_adapters` made and `save` wrote: the base model again, and its adapters."""
+    peft: Any = importlib.import_module("peft")
+    described = json.loads((folder / ADAPTER).read_text())
+    base = load_local(
+        described["base_model_name_or_path"], json.loads((folder / FORMAT).read_text())["format"]
+    )
+    network: Any = peft.PeftModel.from_pretrained(base.network, folder, is_trainable=True)
+    return LocalModel(network=network, tokenizer=base.tokenizer, format=base.format)

@@ -9,6 +9,7 @@ only on what was said, never on how long a tool took.
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from forethought.core.errors import ForethoughtError, PolicyError
 from forethought.policy.local.crew import Crew, Emit, Replica
@@ -132,4 +133,4 @@ def _shares(
     """Neighbours stay together (they share prompts); shares differ by one at most."""
     count = min(workers, len(waiting))
     edges = [len(waiting) * number // count for number in range(count + 1)]
-    return [waiting[start:stop] for start, stop in zip(edges[:-1], edges[1:], strict=True)]
+    return [waiting[start:stop] for start, stop in pairwise(edges)]

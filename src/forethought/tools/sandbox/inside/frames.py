@@ -11,6 +11,9 @@ from typing import NamedTuple
 HALF = 32 * 1024
 """Bytes kept of the head, and again of the tail, of each stream of output."""
 
+OUT_OF_MEMORY = 121
+"""The exit code of a program that a `MemoryError` ended."""
+
 _REQUEST = Struct("<BII")
 _REPORT = Struct("<IBiddQQII")
 
@@ -107,3 +110,6 @@ ORDER = Struct("<BI")
 
 NEWS = Struct("<Ii?d")
 """What the zygote tells of a place: wait status, whether memory ended it, CPU seconds."""
+
+FAULT = b"fault: "
+"""Begins the last message of a zygote or a child that could not go on; the reason follows."""

@@ -47,7 +47,9 @@ _NO_CAPABILITIES = ctypes.create_string_buffer(24)
 _CAPABILITY_HEADER = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_STACK_BYTES = 16 * 1024
+_STACKS = 64
+_STACK_BYTES = 4096
+_INIT_STACKS = ctypes.create_string_buffer((_STACKS + 1) * _STACK_BYTES)
 
 
 def _check(result: int, what: str) -> int:
@@ -130,22 +132,18 @@ def forbid_new_privileges() -> None:
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
-def start_init() -> int:
+def start_init(place: int) -> int:
     """Start a process that only sleeps, sharing this process's memory; return its pid.
 
     The first process of a pid namespace ends the whole namespace with it. This one costs no
-    page tables: it calls `pause` on a stack of its own. Nothing inside can touch the memory it
-    shares, because that is not dumpable, and it must hold no signal handler (the caller
-    installs none), since a handler would run in it.
+    page tables: it calls `pause` on a small stack, chosen by `place` (fewer than 64 may live at
+    once). Nothing inside can touch the memory it shares, because that is not dumpable, and the
+    caller must have no signal handler, since a handler would run in it.
     """
-    stack = ctypes.addressof(_INIT_STACK) + _STACK_BYTES
+    end = ctypes.addressof(_INIT_STACKS) + (place % _STACKS + 1) * _STACK_BYTES
     sleep = ctypes.cast(_LIBC.pause, ctypes.c_void_p)
-    aligned = ctypes.c_void_p(stack & ~0xF)
-    return _check(_LIBC.clone(sleep, aligned, _SHARE_MEMORY | SIGCHLD, None), "clone")
-
-
-# Every sleeper runs the same instructions once and never returns, so that one stack serves all.
-_INIT_STACK = ctypes.create_string_buffer(_STACK_BYTES)
+    stack = ctypes.c_void_p(end & ~0xF)
+    return _check(_LIBC.clone(sleep, stack, _SHARE_MEMORY | SIGCHLD, None), "clone")
 
 
 def _prctl(option: int, value: int) -> None:

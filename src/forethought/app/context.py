@@ -1,0 +1,112 @@
+"""What every stage works with: the recipe, the run on disk, and the person who watches."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from forethought.app.problems import Division, TrainingSide, training_side
+from forethought.app.recipe import Recipe
+from forethought.app.show import Bar, Show
+from forethought.core.errors import RecipeError
+from forethought.core.trajectory import Episode
+from forethought.journal.run import Run
+from forethought.journal.stage import Stage
+from forethought.learning.checkpoint import Checkpoints
+from forethought.learning.rl import Keeping, Watcher
+from forethought.learning.settings import PhaseSettings
+from forethought.policy.local.models import LocalModel, load_local
+
+COLLECT = ("seed", "problems", "tool", "agent", "compute", "collect")
+SFT = (*COLLECT, "model", "sampling", "sft")
+MEASURE = (*SFT, "measure")
+RL = (*MEASURE, "rl")
+
+
+class Context:
+    """One run of one recipe, watched by one person."""
+
+    def __init__(self, recipe: Recipe, run: Run, show: Show) -> None:
+        """Put the three together; nothing is read or written yet."""
+        self.recipe = recipe
+        self.run = run
+        self.show = show
+
+    @cached_property
+    def training(self) -> TrainingSide:
+        """The training problems by purpose."""
+        return training_side(self.recipe.problems, self._division, self.recipe.seed)
+
+    @property
+    def _division(self) -> Division:
+        recipe = self.recipe
+        return Division(
+            pilot=recipe.sft.pilot_problems if recipe.sft.pilot_every else 0,
+            measure=recipe.measure.problems,
+            collect=recipe.collect.problems,
+        )
+
+    def begin(self, name: str, sections: tuple[str, ...]) -> Stage | None:
+        """The stage's journal; None when the stage was finished before.
+
+        Raises `RecipeError` when it was begun with other settings in one of `sections`.
+        """
+        stage = self.run.stage(name)
+        settings: dict[str, Any] = self.recipe.model_dump(mode="json")
+        division = {"pilot": self._division.pilot, "measure": self._division.measure}
+        stage.begin({key: settings[key] for key in sections} | {"set_apart": division})
+        if stage.finished:
+            self.show.say(f"{name}: done before, not repeated")
+            return None
+        return stage
+
+    def finished(self, name: str, command: str) -> None:
+        """Raise `RecipeError` unless the stage called `name` has finished."""
+        if not self.run.stage(name).finished:
+            raise RecipeError(
+                f"{self.run.path}: stage {name} has not finished yet; run it first: {command}"
+            )
+
+    def keeping(self, stage: Stage) -> Keeping:
+        """Where a training stage keeps things."""
+        return Keeping(journal=stage, checkpoints=self.checkpoints(stage.name))
+
+    def checkpoints(self, name: str) -> Checkpoints:
+        """A training stage's checkpoints."""
+        return Checkpoints(folder=self.run.checkpoints / name)
+
+    def trained(self, name: str) -> Path:
+        """The folder with the weights that the finished training stage `name` ended with."""
+        found = self.checkpoints(name).newest(self.run.stage(name).next_step - 1)
+        if found is None:
+            raise RecipeError(
+                f"{self.run.checkpoints / name} holds no checkpoint; run that stage first"
+            )
+        return found[1]
+
+    def load(self, name: str) -> LocalModel:
+        """The model that the finished training stage `name` ended with."""
+        return load_local(str(self.trained(name)))
+
+    @property
+    def last_phase(self) -> PhaseSettings:
+        """The phase that SFT ends with."""
+        return self.recipe.sft.phases[-1]
+
+    def watcher(self, bar: Bar, shown: Mapping[str, str]) -> Watcher:
+        """Tell `bar` of each step; `shown` maps metrics to the words for them."""
+
+        def step(number: int, report: dict[str, float]) -> None:
+            parts = (f"{word} {report[name]:.3f}" for name, word in shown.items() if name in report)
+            bar.note("  ".join(parts))
+            bar.advance()
+
+        def episode(one: Episode) -> None:
+            """Episodes end too often to be drawn."""
+
+        return Watcher(episode=episode, step=step)
+
+
+def phase_stage(phase: PhaseSettings) -> str:
+    """The name of a phase's stage."""
+    return f"sft_{phase.name}"

@@ -1,0 +1,140 @@
+"""The local engine put together: a model, who computes with it, who samples from it.
+
+Chooses between worker processes and this process, and refuses what the memory cannot hold.
+"""
+
+import copy
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psutil
+import torch
+
+from forethought.agents.tool_agent import AgentSettings, ToolAgent
+from forethought.core.errors import RecipeError
+from forethought.learning.learner import LocalLearner
+from forethought.learning.settings import ComputeSettings, OptimizerSettings
+from forethought.policy.local.crew import Crew, ForkedCrew, LocalCrew
+from forethought.policy.local.models import LocalModel
+from forethought.policy.local.sampler import LocalSampler
+from forethought.policy.protocol import SamplingSettings
+from forethought.policy.token_policy import TokenPolicy
+from forethought.tasks.protocol import Grader
+from forethought.tools.protocol import Tools
+
+SMALL = 20_000_000
+"""Parameters below which one-thread workers are faster than threads."""
+COPIES = 4
+"""Of every number while training: itself, its gradient, and AdamW's two moments."""
+WORKING = 400 * 2**20
+"""Bytes beside the weights: the libraries, caches and activations of a small batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """A model that speaks and learns on this machine."""
+
+    model: LocalModel
+    crew: Crew
+    sampler: LocalSampler
+    compute: ComputeSettings
+
+    def agent(
+        self, tools: Tools, grader: Grader, limits: AgentSettings, sampling: SamplingSettings
+    ) -> ToolAgent:
+        """A solver that speaks with the model's present weights."""
+        policy = TokenPolicy(sampler=self.sampler, format=self.model.format, settings=sampling)
+        return ToolAgent(policy=policy, tools=tools, grader=grader, limits=limits)
+
+    def learner(
+        self, optimizer: OptimizerSettings, total_steps: int, temperature: float = 1.0
+    ) -> LocalLearner:
+        """A learner of the model, with a fresh optimiser."""
+        return LocalLearner(
+            model=self.model,
+            crew=self.crew,
+            sampler=self.sampler,
+            optimizer=optimizer,
+            compute=self.compute,
+            total_steps=total_steps,
+            temperature=temperature,
+        )
+
+
+@contextmanager
+def start_engine(
+    model: LocalModel, compute: ComputeSettings, *, with_reference: bool = False
+) -> Generator[Engine]:
+    """The engine for `model`; its workers end with the block.
+
+    `with_reference` keeps a frozen copy of the model as it is now, for losses with a KL penalty.
+    """
+    workers = worker_count(model, compute)
+    refuse_too_large(model, workers, available_memory())
+    if compute.threads:
+        torch.set_num_threads(compute.threads)
+    device = _device(compute)
+    model.network.to(device)
+    model.network.eval()
+    reference = copy.deepcopy(model.network).requires_grad_(False) if with_reference else None
+    crew: Crew = (
+        ForkedCrew(model.network, workers, reference)
+        if workers
+        else LocalCrew(model.network, reference)
+    )
+    try:
+        yield Engine(
+            model=model,
+            crew=crew,
+            sampler=LocalSampler(crew=crew, deterministic=compute.deterministic),
+            compute=compute,
+        )
+    finally:
+        crew.close()
+
+
+def worker_count(model: LocalModel, compute: ComputeSettings) -> int:
+    """How many worker processes to use; 0 computes in this process."""
+    if _device(compute).type == "cuda":
+        if isinstance(compute.workers, int) and compute.workers > 0:
+            raise RecipeError(
+                f"compute.workers = {compute.workers} with a GPU: workers are for CPUs; set 0"
+            )
+        return 0
+    if compute.workers != "auto":
+        return compute.workers
+    small = model.parameters < SMALL
+    return len(os.sched_getaffinity(0)) if small and hasattr(os, "fork") else 0
+
+
+def refuse_too_large(model: LocalModel, workers: int, available: int) -> None:
+    """Raise `RecipeError` when training `model` needs more than `available` bytes."""
+    needed = 4 * model.parameters * (COPIES + workers) + WORKING
+    if needed > available:
+        raise RecipeError(
+            f"memory: a model of {model.parameters / 1e6:.1f}M parameters needs about "
+            f"{needed / 2**30:.1f} GiB to train, {available / 2**30:.1f} GiB are free; choose a "
+            "smaller model, set model.lora_rank, or free memory"
+        )
+
+
+def available_memory() -> int:
+    """Bytes that this process may still take, a container's limit included."""
+    free = psutil.virtual_memory().available
+    try:
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:  # noqa: PTH123
+            limit = file.read().strip()
+    except OSError:
+        return free
+    used = psutil.Process().memory_info().rss
+    return free if limit == "max" else min(free, int(limit) - used)
+
+
+def _device(compute: ComputeSettings) -> torch.device:
+    if compute.device == "cuda" and not torch.cuda.is_available():
+        raise RecipeError('compute.device = "cuda": torch finds no GPU here; use "auto" or "cpu"')
+    if compute.device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(compute.device)

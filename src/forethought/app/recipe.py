@@ -1,0 +1,153 @@
+"""Recipes: what a run does, read from TOML and overridden from the command line.
+
+Every section belongs to the room that acts on it; here they are only put together.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import tyro
+from pydantic import PositiveInt, ValidationError
+from pydantic_core import ErrorDetails
+
+from forethought.agents.demonstrators import DemonstratorSettings
+from forethought.agents.tool_agent import AgentSettings
+from forethought.app.problems import ProblemSettings
+from forethought.core.errors import RecipeError
+from forethought.core.settings import Settings
+from forethought.evaluation.settings import ExamSettings
+from forethought.learning.settings import ComputeSettings, RLSettings, SFTSettings
+from forethought.policy.local.settings import ModelSettings
+from forethought.policy.protocol import SamplingSettings
+from forethought.tools.settings import PythonSettings
+
+
+class CollectSettings(Settings):
+    """Recording trajectories: scripted demonstrators that run the real tool."""
+
+    problems: PositiveInt = 3000
+    """Problems that are shown."""
+    demonstrators: DemonstratorSettings = DemonstratorSettings()
+    """Their styles, by weight."""
+
+
+class MeasureSettings(Settings):
+    """Measuring how hard problems are for the model as it is after SFT."""
+
+    problems: PositiveInt = 512
+    """Problems that are tried."""
+    attempts: PositiveInt = 8
+    """Attempts at each."""
+
+
+class EvalSettings(ExamSettings):
+    """Held-out exams: which checkpoints sit them, and how they sample."""
+
+    temperature: float = 1.0
+    """Of the sampled attempts; the attempt beside them is greedy."""
+    top_p: float = 1.0
+    """Of the sampled attempts."""
+
+
+class Recipe(Settings):
+    """Everything that decides what a run does."""
+
+    seed: int = 0
+    """Every random choice derives from it."""
+    problems: ProblemSettings
+    """What is asked."""
+    model: ModelSettings
+    """Who learns."""
+    tool: PythonSettings = PythonSettings()
+    """The Python tool and its limits."""
+    agent: AgentSettings = AgentSettings()
+    """How far one attempt may go."""
+    sampling: SamplingSettings = SamplingSettings()
+    """How the model speaks while it is measured and trained."""
+    compute: ComputeSettings = ComputeSettings()
+    """Where to compute."""
+    collect: CollectSettings = CollectSettings()
+    """Stage 1: record trajectories."""
+    sft: SFTSettings
+    """Stage 2: imitate them."""
+    measure: MeasureSettings = MeasureSettings()
+    """Stage 3: difficulty."""
+    rl: RLSettings
+    """Stage 4: reinforcement learning."""
+    eval: EvalSettings = EvalSettings()
+    """Held-out exams before and after."""
+
+
+def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe in a TOML file, with overrides such as `--rl.steps 20`; the later wins.
+
+    Raises `RecipeError` for a file that is not there or not TOML, and for every key that is
+    unknown or holds a value of the wrong kind, naming it.
+    """
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecipeError(
+            f"recipe {path}: {error.strerror}; give the path of a TOML file"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"recipe {path} is not TOML: {error}; mend that place") from error
+    recipe = checked(found, str(path))
+    if not overrides:
+        return recipe
+    overridden = tyro.cli(
+        Recipe,
+        prog=f"forethought … {path}",
+        default=recipe,
+        args=list(overrides),
+        config=(tyro.conf.AvoidSubcommands,),
+    )
+    return checked(overridden.model_dump(mode="json"), "the command line")
+
+
+def checked(found: Mapping[str, Any], source: str) -> Recipe:
+    """The recipe in a tree of plain values. Raises `RecipeError` listing all that is wrong."""
+    try:
+        return Recipe.model_validate(found)
+    except ValidationError as error:
+        faults = "\n  ".join(_explain(each) for each in error.errors(include_url=False))
+        raise RecipeError(f"{source}: the recipe cannot be used:\n  {faults}") from error
+
+
+def _explain(fault: ErrorDetails) -> str:
+    """One fault as key, value and remedy."""
+    key = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "extra_forbidden":
+        known = _keys_beside(fault["loc"])
+        close = get_close_matches(str(fault["loc"][-1]), known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
+        return f"{key}: there is no such key; {hint}"
+    if fault["type"] == "missing":
+        return f"{key}: this key is missing; add it"
+    return f"{key} = {fault['input']!r}: {fault['msg']}"
+
+
+def _keys_beside(location: Sequence[str | int]) -> list[str]:
+    """The keys that could stand where the unknown one does."""
+    schema: dict[str, Any] = Recipe.model_json_schema()
+    known: dict[str, Any] = schema
+    for part in location[:-1]:
+        known = _resolve(_descend(known, part), schema)
+    return sorted(known.get("properties", {}))
+
+
+def _descend(node: Mapping[str, Any], part: str | int) -> dict[str, Any]:
+    if isinstance(part, int):
+        return node.get("items", {})
+    variants = node.get("discriminator", {}).get("mapping", {})
+    if part in variants:
+        return {"$ref": variants[part]}
+    return node.get("properties", {}).get(part, {})
+
+
+def _resolve(node: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    name = node.get("$ref", "").rpartition("/")[2]
+    return schema["$defs"][name] if name else node

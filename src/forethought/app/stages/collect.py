@@ -1,0 +1,54 @@
+"""Stage 1: demonstrators solve problems with the real tool, and every turn is recorded."""
+
+from functools import partial
+
+from forethought.agents.demonstrators import Demonstrator
+from forethought.agents.groups import attempt_groups
+from forethought.agents.tool_agent import opening
+from forethought.app.context import COLLECT, Context
+from forethought.tasks.graders import BoxedGrader
+from forethought.tools.python_tool import PythonTool
+
+PROBLEMS_A_STEP = 256
+
+
+async def collect(context: Context) -> None:
+    """Record trajectories; a step is a portion of the problems."""
+    recipe, show = context.recipe, context.show
+    show.stage(
+        "Collect",
+        "Scripted demonstrators solve training problems in several styles. Each program they "
+        "write really runs in the sandbox; what it printed is what gets recorded.",
+    )
+    stage = context.begin("collect", COLLECT)
+    if stage is None:
+        return
+    problems = context.training.collect
+    starts = range(0, len(problems), PROBLEMS_A_STEP)
+    async with PythonTool(recipe.tool) as tool:
+        demonstrator = Demonstrator(
+            tools=tool,
+            grader=BoxedGrader(),
+            settings=recipe.collect.demonstrators,
+            opening=partial(opening, limits=recipe.agent),
+        )
+        done = min(stage.next_step * PROBLEMS_A_STEP, len(problems))
+        with show.bar("recording", len(problems), done) as bar:
+            for step in range(stage.next_step, len(starts)):
+                portion = problems[starts[step] : starts[step] + PROBLEMS_A_STEP]
+                with stage.timed(step, "collect"):
+                    groups = await attempt_groups(
+                        demonstrator,
+                        portion,
+                        size=1,
+                        seed=recipe.seed,
+                        stage=f"collect/{step}",
+                        at_once=recipe.compute.at_once,
+                        progress=lambda _: bar.advance(),
+                    )
+                right = sum(episode.right for group in groups for episode in group.measured)
+                stage.keep(step, groups)
+                stage.log(step, {"accuracy": right / len(groups)})
+                stage.commit(step)
+    stage.finish()
+    show.say(f"{len(problems)} trajectories are in {context.run.path / 'journal.sqlite'}")

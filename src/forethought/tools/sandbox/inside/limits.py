@@ -1,0 +1,79 @@
+"""What one call may use, and how those limits are put on a process."""
+
+import json
+import os
+import resource
+from typing import NamedTuple
+
+_MEGABYTE = 1 << 20
+_SPARE_FOR_TRACEBACK = 32 * _MEGABYTE
+
+TMP_MEGABYTES = 64
+"""Room for files, a call."""
+
+
+class Limits(NamedTuple):
+    """The limits of a server's calls, as the tool hands them over when it starts a server."""
+
+    namespaces: bool
+    wall_seconds: float
+    cpu_seconds: int
+    memory_mb: int
+    processes: int
+    preload: tuple[str, ...]
+    hidden: tuple[str, ...]
+
+    def to_json(self) -> str:
+        """The limits as one line of text."""
+        return json.dumps(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Limits":
+        """Read back what `to_json` wrote."""
+        values = json.loads(text)
+        return cls(*values[:5], preload=tuple(values[5]), hidden=tuple(values[6]))
+
+
+def limit_family(memory_mb: int) -> None:
+    """Limits that a zygote takes on itself and its children inherit.
+
+    Memory is counted on top of what the interpreter has mapped already. The hard limit leaves a
+    little more, so that a program out of memory can still say so.
+    """
+    memory = _mapped_bytes() + memory_mb * _MEGABYTE
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory + _SPARE_FOR_TRACEBACK))
+    for kind, most in (
+        (resource.RLIMIT_FSIZE, TMP_MEGABYTES * _MEGABYTE),
+        (resource.RLIMIT_NOFILE, 256),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_STACK, 8 * _MEGABYTE),
+        (resource.RLIMIT_MEMLOCK, _MEGABYTE),
+        (resource.RLIMIT_MSGQUEUE, 0),
+    ):
+        resource.setrlimit(kind, (most, most))
+
+
+def limit_program(limits: Limits) -> None:
+    """Limits that count per call, for the process that will run the program.
+
+    Processes are counted per user namespace; without one, they would be counted together with
+    all other processes of the user, so that there is then no such limit.
+    """
+    cpu = limits.cpu_seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
+    if limits.namespaces:
+        resource.setrlimit(resource.RLIMIT_NPROC, (limits.processes, limits.processes))
+
+
+def grant_spare_memory() -> None:
+    """Raise the memory limit to its hard value, for the report of a `MemoryError`."""
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def _mapped_bytes() -> int:
+    descriptor = os.open("/proc/self/statm", os.O_RDONLY)
+    try:
+        return int(os.read(descriptor, 256).split()[0]) * resource.getpagesize()
+    finally:
+        os.close(descriptor)

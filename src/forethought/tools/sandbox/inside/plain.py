@@ -1,0 +1,54 @@
+"""Weak walls, where namespaces are not allowed: a process of its own with limits, no more.
+
+A program can read what the user can read and reach the network. Not covered: a limit on the
+number of processes, which the kernel would count together with all others of the user.
+"""
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Collection
+
+from . import kernel
+from .limits import Limits, limit_program
+
+
+class PlainProcess:
+    """An own session and an empty working directory for each call."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._folders = dict[int, str]()
+
+    def settle(self) -> None:
+        """Become the parent of whatever outlives its own parent, to be able to end it."""
+        kernel.adopt_orphans()
+        kernel.forbid_new_privileges()
+
+    def open(self, place: int) -> int:
+        """Make the working directory."""
+        self._folders[place] = tempfile.mkdtemp(prefix="program-")
+        return 0
+
+    def opened(self) -> None:
+        """Nothing was changed."""
+
+    def enter(self, place: int) -> None:
+        """Limit this process."""
+        os.chdir(self._folders[place])
+        limit_program(self._limits)
+
+    def close(self, place: int, others: Collection[int]) -> None:
+        """Kill what left its call's process group (of any call), and remove the directory."""
+        for orphan in self._children() - set(others):
+            os.kill(orphan, signal.SIGKILL)
+            os.waitpid(orphan, 0)
+        shutil.rmtree(self._folders.pop(place), ignore_errors=True)
+
+    def _children(self) -> set[int]:
+        descriptor = os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY)
+        try:
+            return {int(child) for child in os.read(descriptor, 1 << 16).split()}
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,208 @@
+"""The zygote: a small frozen interpreter that forks one jailed child per call.
+
+It never sees a program or its output, so that no child can find traces of another call in the
+memory it inherits. It obeys the supervisor's orders, and reports each child's end once nothing
+of the call is alive any more. It never waits for one process: it waits for all of them at once.
+"""
+
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+from contextlib import suppress
+from typing import NoReturn
+
+from . import memory, program
+from .frames import FAULT, NEWS, ORDER, Order
+from .jail import Namespaces
+from .limits import Limits, limit_family
+from .plain import PlainProcess
+from .walls import Walls
+
+READY = b"R"
+"""What a child says when its jail is closed: whatever follows is the program's doing."""
+
+
+class _Call:
+    """One child, armed or running, with the init of its pid namespace (0: none, or ended)."""
+
+    def __init__(self, place: int, init: int, child: int) -> None:
+        self.place = place
+        self.init = init
+        self.child = child
+        self.status = 0
+        self.cpu = 0.0
+        self.out_of_memory = False
+
+    def kill(self) -> None:
+        """End every process of the call; safe while one of the two is not reaped yet."""
+        if self.init:
+            os.kill(self.init, signal.SIGKILL)
+        elif self.child:
+            # A zombie still holds its group's number, so that no stranger can be hit.
+            with suppress(ProcessLookupError):
+                os.killpg(self.child, signal.SIGKILL)
+
+
+class _LastWords:
+    """Sends what went wrong in the block to a socket, instead of a traceback to nobody."""
+
+    def __init__(self, wire: socket.socket) -> None:
+        self._wire = wire
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        if kind is not None:
+            self._wire.send(FAULT + f"{error or kind.__name__}".encode()[:500])
+
+
+def live(orders: socket.socket, limits: Limits) -> NoReturn:
+    """Close the server's jail, import what programs will want, and obey until the wire closes."""
+    try:
+        with _LastWords(orders):
+            walls: Walls = Namespaces(limits) if limits.namespaces else PlainProcess(limits)
+            _settle_in(limits, walls)
+            _Zygote(orders, limits.memory_mb * 1024, walls).serve()
+    finally:
+        os._exit(0)
+
+
+def _settle_in(limits: Limits, walls: Walls) -> None:
+    walls.settle()
+    for module in limits.preload:
+        importlib.import_module(module)
+    sys.dont_write_bytecode = True
+    sys.executable = os.path.realpath(sys.executable)
+    sys.argv = [program.NAME]
+    sys.path.insert(0, "")
+    # With a handler of Python's for it, an interrupt would run in the sleeping inits as well.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for name in [name for name in sys.modules if name.startswith(f"{__package__}.")]:
+        del sys.modules[name]
+    limit_family(limits.memory_mb)
+
+
+class _Zygote:
+    def __init__(self, orders: socket.socket, most_kilobytes: int, walls: Walls) -> None:
+        self._orders = orders
+        self._most_kilobytes = most_kilobytes
+        self._walls = walls
+        self._poll = select.poll()
+        self._poll.register(orders, select.POLLIN)
+        self._calls = dict[int, _Call]()
+        self._watched = dict[int, tuple[_Call, bool]]()
+        self._streams = program.standard_streams()
+        self._shared = memory.own_kilobytes()
+
+    def serve(self) -> None:
+        """Obey until the supervisor is gone; then leave nothing behind."""
+        gc.collect()
+        gc.disable()
+        gc.freeze()
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor != self._orders.fileno():
+                    self._note_end(descriptor)
+                elif not self._obey():
+                    return
+
+    def _obey(self) -> bool:
+        message, descriptors, _, _ = socket.recv_fds(self._orders, ORDER.size, 4)
+        if not message:
+            self._end_everything()
+            return False
+        order, place = ORDER.unpack(message)
+        if order == Order.ARM:
+            self._arm(place, descriptors)
+        elif order == Order.KILL and place in self._calls:
+            self._calls[place].kill()
+        elif order == Order.INSPECT:
+            self._inspect()
+        return True
+
+    def _arm(self, place: int, descriptors: list[int]) -> None:
+        """Fork a child that closes its jail at once and then waits for a program."""
+        init = self._walls.open(place)
+        child = os.fork()
+        if child == 0:
+            self._be_child(place, descriptors)
+        self._walls.opened()
+        for descriptor in descriptors:
+            os.close(descriptor)
+        call = self._calls[place] = _Call(place, init, child)
+        self._watch(call, child, is_child=True)
+        if init:
+            self._watch(call, init, is_child=False)
+
+    def _watch(self, call: _Call, process: int, *, is_child: bool) -> None:
+        descriptor = os.pidfd_open(process)
+        self._watched[descriptor] = (call, is_child)
+        self._poll.register(descriptor, select.POLLIN)
+
+    def _note_end(self, descriptor: int) -> None:
+        call, is_child = self._watched.pop(descriptor)
+        self._poll.unregister(descriptor)
+        os.close(descriptor)
+        if is_child:
+            call.kill()
+            _, call.status, usage = os.wait4(call.child, 0)
+            call.cpu = usage.ru_utime + usage.ru_stime
+            call.child = 0
+        else:
+            os.waitpid(call.init, 0)
+            call.init = 0
+        if not (call.child or call.init):
+            self._report(call)
+
+    def _report(self, call: _Call) -> None:
+        del self._calls[call.place]
+        self._walls.close(call.place, {other.child for other in self._calls.values()})
+        self._orders.send(NEWS.pack(call.place, call.status, call.out_of_memory, call.cpu))
+
+    def _inspect(self) -> None:
+        roots = {call.child: call.place for call in self._calls.values() if call.child}
+        roots |= {call.init: call.place for call in self._calls.values() if call.init}
+        for place, kilobytes in memory.kilobytes_by_call(roots, self._shared).items():
+            if kilobytes > self._most_kilobytes:
+                self._calls[place].out_of_memory = True
+                self._calls[place].kill()
+
+    def _end_everything(self) -> None:
+        """Once nobody is there to be told: here, waiting for one process is all there is to do."""
+        for call in self._calls.values():
+            call.kill()
+        while self._calls:
+            _, call = self._calls.popitem()
+            os.waitpid(call.child, 0)
+            self._walls.close(call.place, {other.child for other in self._calls.values()})
+
+    def _be_child(self, place: int, descriptors: list[int]) -> NoReturn:
+        """In the child: close the jail, say so, wait for a program, run it, end."""
+        code = 1
+        try:
+            source = self._prepare(place, descriptors)
+            code = program.run(source, self._streams)
+        finally:
+            os._exit(code)
+
+    def _prepare(self, place: int, descriptors: list[int]) -> str:
+        go, script, out, err = descriptors
+        wire = socket.socket(fileno=go)
+        with _LastWords(wire):
+            os.setsid()
+            self._walls.enter(place)
+            wire.send(READY)
+        if not wire.recv(1):
+            os._exit(0)
+        source = os.pread(script, os.fstat(script).st_size, 0).decode()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        wire.detach()
+        os.closerange(3, 256)
+        gc.enable()
+        return source

@@ -1,0 +1,76 @@
+"""How one program ended, judged only by what the trusted side saw."""
+
+import os
+import signal
+from dataclasses import dataclass
+from enum import StrEnum
+
+from forethought.tools.sandbox.inside.frames import OUT_OF_MEMORY, End, Report
+
+
+class Kind(StrEnum):
+    """The ways a program can end. None of them is infrastructure's doing."""
+
+    OK = "ok"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    CPU = "cpu"
+    MEMORY = "memory"
+    OUTPUT = "output"
+    CRASH = "crash"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one program, and what it wrote.
+
+    `detail` is its exit code or the name of the signal that ended it; `seconds` counts from its
+    start, so that waiting in line is not part of it. Of a stream longer than 64 KB, `out` and
+    `err` hold the two ends.
+
+    >>> Outcome(kind=Kind.OK, out=b"2", out_bytes=1).kind
+    <Kind.OK: 'ok'>
+    """
+
+    kind: Kind
+    detail: str = ""
+    out: bytes = b""
+    err: bytes = b""
+    out_bytes: int = 0
+    err_bytes: int = 0
+    seconds: float = 0.0
+    cpu: float = 0.0
+
+
+_ENDED_BY_US = {End.TIMEOUT: Kind.TIMEOUT, End.MEMORY: Kind.MEMORY, End.OUTPUT: Kind.OUTPUT}
+
+
+def judge(report: Report, cpu_seconds: int) -> Outcome:
+    """The outcome that a server's report amounts to. `cpu_seconds` is the limit that held."""
+    kind, detail = _judge_status(report, cpu_seconds)
+    return Outcome(
+        kind=_ENDED_BY_US.get(report.end, kind),
+        detail=detail,
+        out=report.out,
+        err=report.err,
+        out_bytes=report.out_bytes,
+        err_bytes=report.err_bytes,
+        seconds=report.seconds,
+        cpu=report.cpu,
+    )
+
+
+def _judge_status(report: Report, cpu_seconds: int) -> tuple[Kind, str]:
+    if os.WIFSIGNALED(report.status):
+        number = os.WTERMSIG(report.status)
+        starved = number == signal.SIGKILL and report.cpu >= cpu_seconds
+        kind = Kind.CPU if number == signal.SIGXCPU or starved else Kind.CRASH
+        return kind, _signal_name(number)
+    code = os.WEXITSTATUS(report.status)
+    kinds = {0: Kind.OK, OUT_OF_MEMORY: Kind.MEMORY}
+    return kinds.get(code, Kind.ERROR), str(code)
+
+
+def _signal_name(number: int) -> str:
+    known = {entry.value: entry.name for entry in signal.Signals}
+    return known.get(number, f"signal {number}")

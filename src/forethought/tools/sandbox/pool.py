@@ -1,0 +1,92 @@
+"""Several fork servers as one: shares out calls, replaces the dead, decides who is to blame."""
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+from forethought.core.errors import SandboxError
+from forethought.tools.sandbox.inside.frames import End
+from forethought.tools.sandbox.outcome import Kind, Outcome, judge
+from forethought.tools.sandbox.server import Server, ServerDiedError, start_server
+from forethought.tools.settings import PythonSettings
+
+_ATTEMPTS = 3
+
+
+class Pool:
+    """Runs programs on the least busy server; used as an async context."""
+
+    def __init__(self, settings: PythonSettings) -> None:
+        self._settings = settings
+        self._servers: list[Server] = []
+        self._room = asyncio.Semaphore(settings.servers * settings.calls_per_server)
+        self._mending = asyncio.Lock()
+        self._quarantine = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        try:
+            for _ in range(self._settings.servers):
+                self._servers.append(await start_server(self._settings))
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._close()
+
+    async def run(self, code: str) -> Outcome:
+        """Run one program, in line behind others if need be.
+
+        Raises `SandboxError` when no server could even begin it. A program whose server dies
+        under it runs once more, alone: if that server dies too, the program is to blame.
+        """
+        source = code.encode()
+        async with self._room:
+            failure = "no server"
+            for attempt in range(_ATTEMPTS):
+                server = await self._choose(attempt)
+                try:
+                    report = await server.run(source)
+                except ServerDiedError:
+                    return await self._run_alone(source)
+                if report.end is not End.SETUP:
+                    return judge(report, self._settings.cpu_seconds)
+                failure = report.err.decode("utf-8", "replace")
+            raise SandboxError(f"no server could start a program: {failure}")
+
+    async def _choose(self, attempt: int) -> Server:
+        await self._mend()
+        servers = sorted(self._servers, key=lambda server: server.load)
+        return servers[attempt % len(servers)]
+
+    async def _mend(self) -> None:
+        if all(server.alive for server in self._servers):
+            return
+        async with self._mending:
+            for place, server in enumerate(self._servers):
+                if not server.alive:
+                    await server.close()
+                    self._servers[place] = await start_server(self._settings)
+
+    async def _run_alone(self, source: bytes) -> Outcome:
+        async with self._quarantine:
+            server = await start_server(self._settings)
+            try:
+                report = await server.run(source)
+            except ServerDiedError:
+                return Outcome(kind=Kind.CRASH, detail="a fault that ended its server")
+            finally:
+                await asyncio.shield(server.close())
+        if report.end is End.SETUP:
+            raise SandboxError(report.err.decode("utf-8", "replace"))
+        return judge(report, self._settings.cpu_seconds)
+
+    async def _close(self) -> None:
+        servers, self._servers = self._servers, []
+        await asyncio.gather(*(server.close() for server in servers))

@@ -1,0 +1,174 @@
+"""One fork server, as seen from the tool: starts it, sends it programs, notices its death."""
+
+import asyncio
+import os
+import site
+import socket
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+
+from forethought.core.errors import SandboxError
+from forethought.tools.sandbox.inside.frames import Ask, End, Report, Request, take_report
+from forethought.tools.sandbox.inside.limits import Limits
+from forethought.tools.settings import PythonSettings
+
+_START_SECONDS = 30.0
+_GRACE_SECONDS = 30.0
+_CLOSE_SECONDS = 5.0
+_FOLDER = Path(__file__).parent
+_BOOT = (
+    "import sys; sys.path.append(sys.argv[1]); from inside.supervisor import main; "
+    "sys.path.pop(); main(*sys.argv[2:])"
+)
+# Hashes are fixed, so that the same program prints the same set in every run; `-I` would ignore
+# that, hence its parts. Nothing else of the environment gets in.
+_OPTIONS = ("-P", "-s", "-S", "-c", _BOOT)
+_ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/tmp",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+}
+
+
+class ServerDiedError(SandboxError):
+    """The server ended, or stopped answering, while a call was with it."""
+
+
+class Server(asyncio.Protocol):
+    """A running fork server. Made by `start_server`; must be closed."""
+
+    def __init__(self, process: subprocess.Popen[bytes], answer_seconds: float) -> None:
+        self.alive = True
+        self._process = process
+        self._answer_seconds = answer_seconds
+        self._transport: asyncio.WriteTransport | None = None
+        self._buffer = bytearray()
+        self._numbers = count(1)
+        self._pending = dict[int, asyncio.Future[Report]]()
+
+    @property
+    def load(self) -> int:
+        """How many calls it has."""
+        return len(self._pending)
+
+    async def run(self, code: bytes) -> Report:
+        """Run one program. Raises `ServerDiedError`; cancelling ends the program."""
+        number = next(self._numbers)
+        try:
+            return await self._answer(number, Request(Ask.RUN, number, code), self._answer_seconds)
+        except asyncio.CancelledError:
+            self._send(Request(Ask.CANCEL, number))
+            raise
+
+    async def settle(self) -> None:
+        """Wait until it can run programs. Raises `SandboxError` with the server's own reason."""
+        report = await self._answer(0, None, _START_SECONDS)
+        if report.end is not End.READY:
+            raise SandboxError(report.err.decode("utf-8", "replace") or "it ended without a word")
+
+    async def close(self) -> None:
+        """End the server with everything in it, and wait until it is gone."""
+        if self._transport is not None:
+            self._transport.close()
+        for _ in range(round(_CLOSE_SECONDS / 0.005)):
+            if self._process.poll() is not None:
+                break
+            await asyncio.sleep(0.005)
+        self._process.kill()
+        self._process.wait()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the event loop once the wire is open."""
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the event loop: hand reports to whoever waits for them."""
+        self._buffer += data
+        while (report := take_report(self._buffer)) is not None:
+            future = self._pending.pop(report.call, None)
+            if future is not None and not future.done():
+                future.set_result(report)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the event loop when the server closed its end: no call will be answered."""
+        self._give_up("the fork server ended")
+
+    async def _answer(self, number: int, request: Request | None, seconds: float) -> Report:
+        loop = asyncio.get_running_loop()
+        if not self.alive:
+            raise ServerDiedError("the fork server has ended")
+        future = self._pending[number] = loop.create_future()
+        # Not a timeout around the wait: after a stall of the event loop, what has arrived
+        # meanwhile is read before this is asked.
+        alarm = loop.call_later(seconds, self._end_stuck, seconds)
+        try:
+            if request is not None:
+                self._send(request)
+            return await future
+        finally:
+            alarm.cancel()
+            self._pending.pop(number, None)
+
+    def _send(self, request: Request) -> None:
+        if self._transport is not None and self.alive:
+            self._transport.write(request.pack())
+
+    def _end_stuck(self, seconds: float) -> None:
+        self._process.kill()
+        self._give_up(f"no answer within {seconds:g} s")
+
+    def _give_up(self, reason: str) -> None:
+        self.alive = False
+        pending, self._pending = self._pending, {}
+        for future in pending.values():
+            if not future.done():
+                future.set_exception(ServerDiedError(reason))
+
+
+async def start_server(settings: PythonSettings) -> Server:
+    """Start a server and wait until it is ready. Raises `SandboxError` with the reason."""
+    limits = _limits(settings)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        arguments = (str(_FOLDER), str(theirs.fileno()), str(os.getpid()), limits.to_json())
+        process = subprocess.Popen(
+            (os.path.realpath(sys.executable), *_OPTIONS, *arguments),
+            env=_ENVIRONMENT,
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+        )
+    server = Server(process, settings.wall_seconds + _GRACE_SECONDS)
+    try:
+        await asyncio.get_running_loop().create_unix_connection(lambda: server, sock=ours)
+        await server.settle()
+    except BaseException:
+        await asyncio.shield(server.close())
+        raise
+    return server
+
+
+def _limits(settings: PythonSettings) -> Limits:
+    return Limits(
+        namespaces=settings.isolation == "namespaces",
+        wall_seconds=settings.wall_seconds,
+        cpu_seconds=settings.cpu_seconds,
+        memory_mb=settings.memory_mb,
+        processes=settings.processes,
+        preload=settings.preload,
+        hidden=_hidden_folders(),
+    )
+
+
+def _hidden_folders() -> tuple[str, ...]:
+    """What no program may see, even where it lies inside of what programs do see."""
+    packages = site.getsitepackages([sys.prefix, sys.base_prefix])
+    project = _FOLDER.parents[2]
+    found = {*packages, sys.prefix, str(project), str(Path.cwd()), str(Path.home())}
+    return tuple(sorted(os.path.realpath(folder) for folder in found))

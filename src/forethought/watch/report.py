@@ -1,0 +1,61 @@
+"""A run as one HTML file that explains itself: results, curves, attempts to read, time spent.
+
+Reads the journal only, so it can be written while the run goes on. The file fetches nothing and
+runs nothing: it can be mailed and kept.
+"""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from forethought.journal.files import written_beside
+from forethought.journal.run import Run
+from forethought.watch import exams as sat
+from forethought.watch.findings import Kind, findings
+from forethought.watch.pages import render
+from forethought.watch.sections import chapters, deeds, difficulty, other_series
+from forethought.watch.stories import stories
+
+
+def write_report(run: Run, path: Path, *, next_commands: Sequence[tuple[str, str]] = ()) -> Path:
+    """Write the report of `run` to `path`, which appears whole, and return `path`.
+
+    `next_commands` are shown at the end as (what it does, command); without any, the command
+    that writes the report again is shown. Raises `RecipeError` when the disk refuses.
+    """
+    page = report_html(run, next_commands=next_commands)
+    with written_beside(path) as file:
+        file.write(page)
+    return path
+
+
+def report_html(run: Run, *, next_commands: Sequence[tuple[str, str]] = ()) -> str:
+    """The report of `run` as a page."""
+    name = run.path.resolve().name
+    again = ("Write this report again", f"forethought report {shlex.quote(str(run.path))}")
+    exams = sat.read_exams(run)
+    found = findings(exams)
+    done = deeds(run)
+    page = render(
+        "template.html",
+        name=name,
+        recipe=run.recipe,
+        deeds=done,
+        longest=max((spent for deed in done for _, spent in deed.seconds), default=0.0),
+        exams=exams,
+        last=exams[-1] if exams else None,
+        start=sat.starting_exam(exams),
+        control=sat.earlier_exam(exams, sat.CONTROL),
+        table=sat.table(exams),
+        differences=sat.differences(exams),
+        families=sat.families(exams),
+        learnt=[one.text for one in found if one.kind is Kind.LEARNT],
+        others=[one for one in found if one.kind is not Kind.LEARNT],
+        chapters=chapters(run),
+        other_series=other_series(run),
+        difficulty=difficulty(run),
+        stories=stories(run, exams),
+        next_commands=next_commands or (again,),
+    )
+    # A lone surrogate (from a broken name, say) is no reason to have no report.
+    return page.encode("utf-8", "replace").decode("utf-8")

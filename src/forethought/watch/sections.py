@@ -1,0 +1,172 @@
+"""What a run did, step by step and second by second, ready to be shown."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from forethought.journal.run import Run
+from forethought.watch.plots import curve, histogram
+
+_SECONDS = "seconds/"
+_DEEDS = {
+    "sft": "learnt to imitate demonstrations",
+    "measure": "found out which problems are neither too easy nor too hard",
+    "rl": "practised on problems and was rewarded for right answers",
+    "eval_before": "sat the exam before practice",
+    "eval_after": "sat the exam after practice",
+}
+_CHAPTERS = {"sft": "Imitation", "rl": "Practice"}
+_CURVES = {
+    "sft": (
+        ("loss", "Loss, nats a token"),
+        ("pilot/sampled", "Pilot accuracy, sampled"),
+    ),
+    "rl": (
+        ("reward/mean", "Mean reward"),
+        ("accuracy", "Accuracy"),
+        ("entropy", "Entropy, nats a token"),
+        ("tool/rate", "Attempts with a call"),
+        ("tool/success", "Calls that went well"),
+        ("tokens/mean", "Tokens an attempt"),
+        ("groups/informative", "Groups that differ within"),
+        ("clip/fraction", "Clipped tokens"),
+        ("grad_norm", "Gradient norm"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """One stage in words; `duration` is its wall-clock time, pauses included."""
+
+    name: str
+    words: str
+    steps: int
+    finished: bool
+    duration: float | None
+    seconds: tuple[tuple[str, float], ...]
+
+    @property
+    def total(self) -> float:
+        """Seconds that the stage accounts for."""
+        return sum(spent for _, spent in self.seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One series with its figure and the numbers that a figure does not say."""
+
+    stage: str
+    metric: str
+    title: str
+    steps: int
+    first: float
+    last: float
+    figure: Markup | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chapter:
+    """The curves of one stage."""
+
+    title: str
+    stage: str
+    curves: tuple[Curve, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difficulty:
+    """What the measure stage found out about the problems."""
+
+    problems: int
+    kept: int
+    dropped_all_right: int
+    dropped_all_wrong: int
+    figure: Markup
+
+
+def deeds(run: Run) -> list[Deed]:
+    """Every stage of the run, with where its time went (longest first)."""
+    return [
+        Deed(
+            name=stage.name,
+            words=_DEEDS.get(stage.name, f"went through the stage “{stage.name}”"),
+            steps=stage.steps,
+            finished=stage.finished,
+            duration=None if stage.ended_at is None else stage.ended_at - stage.begun_at,
+            seconds=_seconds(run, stage.name),
+        )
+        for stage in run.stages()
+    ]
+
+
+def chapters(run: Run) -> list[Chapter]:
+    """The series that every reader wants to see, those that there are, by stage."""
+    found = [
+        Chapter(
+            title=_CHAPTERS[stage],
+            stage=stage,
+            curves=tuple(
+                found
+                for metric, title in series
+                if (found := _curve(run, stage, metric, title)) is not None
+            ),
+        )
+        for stage, series in _CURVES.items()
+    ]
+    return [chapter for chapter in found if chapter.curves]
+
+
+def other_series(run: Run) -> list[Curve]:
+    """All further series, without figures."""
+    drawn = {(stage, metric) for stage, series in _CURVES.items() for metric, _ in series}
+    return [
+        found
+        for stage in run.stages()
+        for metric in run.metrics(stage.name)
+        if (stage.name, metric) not in drawn
+        and not metric.startswith(_SECONDS)
+        and (found := _curve(run, stage.name, metric, "")) is not None
+    ]
+
+
+def difficulty(run: Run) -> Difficulty | None:
+    """The pass rates of the measure stage; None where it has not said."""
+    document: Mapping[str, Any] | None = run.document("measure", "difficulty")
+    if not document or not document["pass_rates"]:
+        return None
+    rates = list(document["pass_rates"].values())
+    return Difficulty(
+        problems=len(rates),
+        kept=document["kept"],
+        dropped_all_right=document["dropped_all_right"],
+        dropped_all_wrong=document["dropped_all_wrong"],
+        figure=histogram(rates),
+    )
+
+
+def _curve(run: Run, stage: str, metric: str, title: str) -> Curve | None:
+    series: Sequence[tuple[int, float]] = run.series(stage, metric)
+    if not any(math.isfinite(value) for _, value in series):
+        return None
+    return Curve(
+        stage=stage,
+        metric=metric,
+        title=title,
+        steps=len(series),
+        first=series[0][1],
+        last=series[-1][1],
+        figure=curve(series) if title else None,
+    )
+
+
+def _seconds(run: Run, stage: str) -> tuple[tuple[str, float], ...]:
+    spent = [
+        (metric.removeprefix(_SECONDS), sum(value for _, value in run.series(stage, metric)))
+        for metric in run.metrics(stage)
+        if metric.startswith(_SECONDS)
+    ]
+    return tuple(sorted(spent, key=lambda pair: -pair[1]))

@@ -1,0 +1,91 @@
+import gzip
+import json
+
+import pytest
+
+from forethought.core.errors import RecipeError
+from forethought.tasks.files import file_problems
+
+
+def written(tmp_path, text, name="mine.jsonl"):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", ["mine.jsonl", "mine.jsonl.gz"])
+def test_rows_become_problems_with_what_is_missing_filled_in(tmp_path, name):
+    rows = [
+        {"prompt": "6 * 7?", "answer": 42},
+        {"id": "b", "prompt": "day?", "answer": "mon", "domain": "days", "plan": "look."},
+    ]
+    path = written(tmp_path, "\n\n".join(map(json.dumps, rows)), name)
+    first, second = file_problems(path)
+    assert (first.id, first.prompt, first.answer) == ("mine-1", "6 * 7?", "42")
+    assert (first.domain, first.data) == ("general", {})
+    assert (second.id, second.domain, second.data) == ("b", "days", {"plan": "look."})
+
+
+def test_a_line_separator_inside_a_string_does_not_end_the_row(tmp_path):
+    row = json.dumps({"prompt": "one\u2028two", "answer": "3"}, ensure_ascii=False)
+    (problem,) = file_problems(written(tmp_path, row + "\r\n"))
+    assert problem.prompt == "one\u2028two"
+
+
+def test_a_byte_order_mark_is_not_part_of_the_first_row(tmp_path):
+    assert len(file_problems(written(tmp_path, '\ufeff{"prompt": "q", "answer": "a"}'))) == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ("{", "not JSON"),
+        ("[1]", "needs a JSON object"),
+        ('{"answer": "1"}', "'prompt' must be text, got nothing"),
+        ('{"prompt": "q"}', "'answer' must be text, got nothing"),
+        ('{"prompt": "q", "answer": true}', "'answer' must be text, got true"),
+        ('{"prompt": "q", "answer": "1", "domain": 3}', "'domain' must be text, got 3"),
+        ('{"prompt": " ", "answer": "1"}', "'prompt' must be text"),
+        ('{"id": "mine-1", "prompt": "q", "answer": "1"}', "the id 'mine-1' is taken"),
+    ],
+)
+def test_a_bad_row_is_named_with_its_file_and_number(tmp_path, row, complaint):
+    path = written(tmp_path, '{"prompt": "q", "answer": "1"}\n\n' + row + "\n")
+    with pytest.raises(RecipeError) as caught:
+        file_problems(path)
+    assert f"{path}, row 3" in str(caught.value)
+    assert complaint in str(caught.value)
+
+
+def test_bytes_that_are_not_text_are_a_bad_row(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_bytes(b'{"prompt": "\xff", "answer": "1"}\n')
+    with pytest.raises(RecipeError, match="row 1: not JSON"):
+        file_problems(path)
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda path: None, "is no file"),
+        (lambda path: path.mkdir(), "is no file"),
+        (lambda path: path.write_bytes(b""), "holds no rows"),
+        (lambda path: path.write_bytes(b" \n\n"), "holds no rows"),
+    ],
+)
+def test_a_file_without_problems_is_an_error_that_names_it(tmp_path, make, complaint):
+    path = tmp_path / "mine.jsonl"
+    make(path)
+    with pytest.raises(RecipeError, match=complaint) as caught:
+        file_problems(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content", [b"plain", gzip.compress(b"{}" * 999)[:-9], b"\x1f\x8b\x08\x00"]
+)
+def test_a_damaged_archive_is_an_error_that_names_it(tmp_path, content):
+    path = tmp_path / "mine.jsonl.gz"
+    path.write_bytes(content)
+    with pytest.raises(RecipeError, match=r"mine\.jsonl\.gz"):
+        file_problems(path)

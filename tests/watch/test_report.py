@@ -1,0 +1,204 @@
+"""One file that explains a run: complete, self-contained, and deaf to what attempts say."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from forethought.core.errors import RecipeError
+from forethought.journal.run import Run
+from forethought.watch.report import report_html, write_report
+from watch.synthetic_run import HOSTILE, RECIPE, exam, write_exam, write_series, write_whole_run
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+FETCHING = {"src", "srcset", "data", "action", "poster", "background"}
+
+
+class Page(HTMLParser):
+    """What a browser would see: elements with attributes, whether they nest, and text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.text, self.open, self.crossed = [], "", [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.crossed.append(tag)
+
+    def handle_data(self, data):
+        self.text += data
+
+    @property
+    def tags(self):
+        return {tag for tag, _ in self.elements}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    with Run.create_or_open(tmp_path_factory.mktemp("runs") / "whole", RECIPE) as run:
+        write_whole_run(run)
+        yield run
+
+
+@pytest.fixture(scope="module")
+def page(whole):
+    return Page(report_html(whole))
+
+
+@pytest.fixture
+def run(tmp_path):
+    with Run.create_or_open(tmp_path / "run", {}) as run:
+        yield run
+
+
+def test_a_report_is_written_whole_and_twice_the_same(whole, tmp_path):
+    path = write_report(whole, tmp_path / "report.html")
+    first = path.read_bytes()
+    assert write_report(whole, path).read_bytes() == first
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_report_that_cannot_be_written_names_its_path(whole, tmp_path):
+    with pytest.raises(RecipeError, match=r"nowhere/report\.html cannot be written"):
+        write_report(whole, tmp_path / "nowhere" / "report.html")
+
+
+def test_the_page_nests_and_fetches_nothing(page):
+    assert page.crossed == []
+    assert page.open == []
+    assert not page.tags & {"script", "img", "iframe", "link", "object", "embed", "base", "form"}
+    for _, attributes in page.elements:
+        assert not FETCHING & attributes.keys()
+        for name in ("href", "xlink:href"):
+            assert attributes.get(name, "#").startswith("#")
+        assert not any(name.startswith("on") for name in attributes)
+        assert "url(" not in re.sub(r"url\(#\w+\)", "", " ".join(map(str, attributes.values())))
+
+
+def test_the_style_sheet_fetches_nothing(whole):
+    style = report_html(whole).partition("<style>")[2].partition("</style>")[0]
+    assert "@import" not in style
+    assert "url(" not in style
+
+
+def test_every_section_of_a_whole_run_is_there(page):
+    for heading in (
+        "What was learnt, what was not",
+        "Exams",
+        "Paired differences",
+        "By family of problems",
+        "How it went",
+        "How hard the problems were",
+        "Attempts to read",
+        "Where the time went",
+        "Next",
+    ):
+        assert heading in page.text
+    figures = [attributes for tag, attributes in page.elements if tag == "svg"]
+    assert len(figures) == 2 + 8 + 1
+    assert all("viewbox" in figure and "width" not in figure for figure in figures)
+
+
+def test_figures_take_their_colours_from_the_page(whole):
+    drawn = re.findall(r"<svg.*?</svg>", report_html(whole), flags=re.DOTALL)
+    colours = {found for figure in drawn for found in re.findall(r"#[0-9a-f]{6}\b", figure)}
+    assert colours <= {"#ffffff"}
+    assert all("var(--accent)" in figure for figure in drawn)
+
+
+def test_ids_of_figures_do_not_collide(page):
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+
+
+def test_what_an_attempt_says_is_shown_and_never_obeyed(page):
+    assert "<script>alert('owned')</script><img src=x onerror=alert(1)>␀␛[31m" in page.text
+    assert HOSTILE not in page.text
+    assert "\0" not in page.text
+    assert "\u202e" not in page.text
+    assert "</pre><script>recipe()</script>" in page.text
+
+
+def test_attempts_are_told_turn_by_turn_with_their_verdicts(page):
+    assert "Wrong before, right after" in page.text
+    assert "Recovered from an error" in page.text
+    assert "Still wrong" in page.text
+    assert "import math\nprint(math.gcd(" in page.text
+    assert "NameError: gcd" in page.text
+    assert "tool · model error · 12 ms" in page.text
+
+
+def test_series_without_a_figure_are_listed(page):
+    assert "kl/<weird>" in page.text
+    assert "learning_rate" in page.text
+
+
+def test_time_is_summed_by_stage_and_part(page):
+    assert "2 min 4 s" in page.text  # 40 steps of 3.1 s: attempt, rl
+    assert "1 min 16 s" in page.text  # 40 steps of 1.9 s: learn, sft
+    assert "48.0 s" in page.text  # 40 steps of 1.2 s: learn, rl
+
+
+def test_a_run_that_has_not_begun_has_a_report(run):
+    page = Page(report_html(run))
+    assert "has not begun a stage" in page.text
+    assert "No exam was sat" in page.text
+    assert "Attempts to read" not in page.text
+
+
+def test_a_run_with_one_exam_claims_nothing(run):
+    write_exam(run, "eval_before", "before", problems=8, tool=0.5)
+    page = Page(report_html(run))
+    assert "not what it learnt" in page.text
+    assert "Nothing that an exam of this run can show" in page.text
+    assert "Paired differences" not in page.text
+    assert "only 8 problems" in page.text
+
+
+def test_a_run_with_the_control_only_before_the_end_is_compared_with_it_alone(run):
+    write_exam(run, "sft", "tool_only", problems=8, tool=0.9)
+    write_exam(run, "eval_before", "before", problems=8, tool=0.5)
+    page = Page(report_html(run))
+    assert "before \N{MINUS SIGN} tool only" in page.text
+
+
+def test_exams_under_other_conditions_are_shown_and_not_compared(run):
+    journal = run.stage("eval")
+    journal.put("exam/before", exam("before").model_dump(mode="json"))
+    other = exam("after", settings={"temperature": 0.5, "max_tokens": 96})
+    journal.put("exam/after", other.model_dump(mode="json"))
+    page = Page(report_html(run))
+    assert "cannot be compared: temperature is 1.0 in one and 0.5 in the other" in page.text
+
+
+def test_a_series_that_is_never_finite_has_no_figure_and_does_no_harm(run):
+    write_series(run, "rl", 3, {"accuracy": lambda t: float("nan"), "entropy": lambda t: 0.5})
+    page = Page(report_html(run))
+    assert "Entropy" in page.text
+    assert len([tag for tag, _ in page.elements if tag == "svg"]) == 1
+
+
+def test_the_commands_to_run_next_are_those_of_the_caller(run):
+    command = "forethought quickstart --run 'a b' --seed 2 && echo <done>"
+    page = Page(report_html(run, next_commands=[("Try another seed", command)]))
+    assert command in page.text
+    assert "forethought report" not in page.text
+    assert f"forethought report {run.path}" in Page(report_html(run)).text
+
+
+def test_a_report_can_be_made_while_the_run_is_being_written(run, tmp_path):
+    write_series(run, "rl", 3, {"accuracy": lambda t: t})
+    with Run.read(tmp_path / "run") as reader:
+        run.stage("rl").log(3, {"accuracy": 0.9})
+        page = Page(report_html(reader))
+    assert "3 steps" in page.text
