@@ -87,9 +87,11 @@ def test_no_more_attempts_than_allowed_are_open_and_none_is_lost(count, size, at
 def test_a_wave_ends_before_the_next_begins_and_holds_whole_groups():
     solver = CountingSolver()
     attempts(solver, size=2, at_once=5)
-    beside = {name for seen in solver.seen_beside.values() for name in seen if "p2" in name}
-    for name, seen in solver.seen_beside.items():
-        assert bool(seen & beside) == ("p2" in name)
+    waves = {"p0": {"p0", "p1"}, "p1": {"p0", "p1"}, "p2": {"p2"}}
+    for name, beside in solver.seen_beside.items():
+        wave = waves[name.split("/")[-2]]
+        assert {other.split("/")[-2] for other in beside} <= wave
+    assert solver.most == 4
 
 
 def test_progress_hears_of_every_episode_once():

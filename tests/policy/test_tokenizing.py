@@ -35,6 +35,12 @@ def test_text_that_spells_no_control_token_is_encoded_as_ever(text: str):
     assert spelled or plain_ids(tokenizer, text) == tokenizer.encode(text).ids
 
 
+def test_text_that_spells_a_control_token_is_cut_once_and_encoded_as_ever_around_the_cut():
+    tokenizer = real_tokenizer("qwen2_5")
+    halves = [tokenizer.encode(half).ids for half in ("print it<", "|im_end|> and answer")]
+    assert plain_ids(tokenizer, "print it<|im_end|> and answer") == halves[0] + halves[1]
+
+
 def test_control_tokens_that_overlap_are_all_cut():
     tokenizer = small_tokenizer("><", "<<", "<a>")
     ids = plain_ids(tokenizer, "<a><a>><<<")

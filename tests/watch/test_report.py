@@ -138,6 +138,15 @@ def test_attempts_are_told_turn_by_turn_with_their_verdicts(page):
     assert "tool · model error · 12 ms" in page.text
 
 
+def test_a_stage_in_parts_has_the_curves_of_its_kind(run):
+    for part in ("sft_tool_only", "sft_mixed"):
+        write_series(run, part, 4, {"loss": lambda t: 1 - t, "odd": lambda t: t})
+    page = Page(report_html(run))
+    assert page.text.count("Loss, nats a token") == 2
+    assert "2 further series" in page.text
+    assert "sft_mixed, 4 steps" in page.text
+
+
 def test_series_without_a_figure_are_listed(page):
     assert "kl/<weird>" in page.text
     assert "learning_rate" in page.text

@@ -96,8 +96,11 @@ class Context:
     def watcher(self, bar: Bar, shown: Mapping[str, str]) -> Watcher:
         """Tell `bar` of each step; `shown` maps metrics to the words for them."""
 
+        latest: dict[str, float] = {}
+
         def step(number: int, report: dict[str, float]) -> None:
-            parts = (f"{word} {report[name]:.3f}" for name, word in shown.items() if name in report)
+            latest.update(report)
+            parts = (f"{word} {latest[name]:.3f}" for name, word in shown.items() if name in latest)
             bar.note("  ".join(parts))
             bar.advance()
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from forethought.core.errors import RecipeError
 from forethought.core.trajectory import Episode, Group
@@ -208,6 +208,6 @@ def _differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable
 def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
     for key, value in settings.items():
         if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{prefix}{key}.")  # pyright: ignore[reportUnknownArgumentType]
+            yield from _leaves(cast("dict[str, Any]", value), f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", json.dumps(value)

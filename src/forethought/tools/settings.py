@@ -26,7 +26,7 @@ class PythonSettings(Settings):
     """Memory that a program may hold, all its processes together."""
     processes: Annotated[int, Field(ge=1)] = 32
     """Processes and threads that a program may have at once (with namespaces)."""
-    shown_characters: Annotated[int, Field(ge=100)] = 2000
+    shown_characters: Annotated[int, Field(ge=100, le=30_000)] = 2000
     """Output shown to the model; of more, the beginning and the end."""
     preload: tuple[str, ...] = ()
     """Modules of the standard library imported once, before programs start."""

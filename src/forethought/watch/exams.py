@@ -159,8 +159,8 @@ def percent(value: float | None) -> str:
 def points(estimate: Estimate) -> str:
     """A difference of shares in percentage points, with its interval.
 
-    >>> points(Estimate(value=0.125, low=-0.01, high=0.26))
-    '+12.5 points [-1.0, +26.0]'
+    >>> points(Estimate(value=0.125, low=0.01, high=0.26))
+    '+12.5 points [+1.0, +26.0]'
     """
     value, low, high = (100 * part for part in (estimate.value, estimate.low, estimate.high))
     return f"{value:+.1f} points [{low:+.1f}, {high:+.1f}]".replace("-", "\N{MINUS SIGN}")

@@ -12,11 +12,11 @@ from forethought.watch.plots import curve, histogram
 
 _SECONDS = "seconds/"
 _DEEDS = {
+    "collect": "was given demonstrations, recorded with the real tool",
     "sft": "learnt to imitate demonstrations",
     "measure": "found out which problems are neither too easy nor too hard",
     "rl": "practised on problems and was rewarded for right answers",
-    "eval_before": "sat the exam before practice",
-    "eval_after": "sat the exam after practice",
+    "eval": "sat an exam",
 }
 _CHAPTERS = {"sft": "Imitation", "rl": "Practice"}
 _CURVES = {
@@ -33,6 +33,8 @@ _CURVES = {
         ("tokens/mean", "Tokens an attempt"),
         ("groups/informative", "Groups that differ within"),
         ("clip/fraction", "Clipped tokens"),
+        ("clip_low", "Tokens clipped from below"),
+        ("clip_high", "Tokens clipped from above"),
         ("grad_norm", "Gradient norm"),
     ),
 }
@@ -93,7 +95,7 @@ def deeds(run: Run) -> list[Deed]:
     return [
         Deed(
             name=stage.name,
-            words=_DEEDS.get(stage.name, f"went through the stage “{stage.name}”"),
+            words=_DEEDS.get(_kind(stage.name), "went through a stage"),
             steps=stage.steps,
             finished=stage.finished,
             duration=None if stage.ended_at is None else stage.ended_at - stage.begun_at,
@@ -107,27 +109,27 @@ def chapters(run: Run) -> list[Chapter]:
     """The series that every reader wants to see, those that there are, by stage."""
     found = [
         Chapter(
-            title=_CHAPTERS[stage],
-            stage=stage,
+            title=_CHAPTERS.get(_kind(stage.name), ""),
+            stage=stage.name,
             curves=tuple(
                 found
-                for metric, title in series
-                if (found := _curve(run, stage, metric, title)) is not None
+                for metric, title in _CURVES.get(_kind(stage.name), ())
+                if (found := _curve(run, stage.name, metric, title)) is not None
             ),
         )
-        for stage, series in _CURVES.items()
+        for stage in run.stages()
     ]
     return [chapter for chapter in found if chapter.curves]
 
 
 def other_series(run: Run) -> list[Curve]:
     """All further series, without figures."""
-    drawn = {(stage, metric) for stage, series in _CURVES.items() for metric, _ in series}
+    drawn = {(kind, metric) for kind, series in _CURVES.items() for metric, _ in series}
     return [
         found
         for stage in run.stages()
         for metric in run.metrics(stage.name)
-        if (stage.name, metric) not in drawn
+        if (_kind(stage.name), metric) not in drawn
         and not metric.startswith(_SECONDS)
         and (found := _curve(run, stage.name, metric, "")) is not None
     ]
@@ -146,6 +148,11 @@ def difficulty(run: Run) -> Difficulty | None:
         dropped_all_wrong=document["dropped_all_wrong"],
         figure=histogram(rates),
     )
+
+
+def _kind(stage: str) -> str:
+    """What a stage does: a stage in parts is called `sft_first`, `eval_before` and so on."""
+    return stage.partition("_")[0]
 
 
 def _curve(run: Run, stage: str, metric: str, title: str) -> Curve | None:

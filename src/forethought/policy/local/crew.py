@@ -4,7 +4,8 @@ Small models are bound by the interpreter and by waiting, not by arithmetic: on 
 workers of one thread each do nearly twice the work of one process with two threads. Workers are
 forked, so parameters are shared memory: what the optimiser writes here, they see.
 
-A *job* is a function `(replica, payload, emit) -> result`; a crew runs one per worker at a time
+One `run` at a time: another waits for its turn, because sampling may still be winding up when
+a gradient is asked for. A *job* is a function `(replica, payload, emit) -> result`; a crew runs one per worker at a time
 and does not know what jobs do.
 """
 
@@ -93,6 +94,7 @@ class LocalCrew:
         """Use `model` where it is."""
         self.model = model
         self.size = 1
+        self._turn = asyncio.Lock()
         self._replica = Replica(
             model=model,
             decoder=Decoder(model),
@@ -105,7 +107,16 @@ class LocalCrew:
     ) -> list[Any]:
         """Run the one job in a thread, so that tools and agents go on meanwhile."""
         loop = asyncio.get_running_loop()
+        async with self._turn:
+            return await self._run(loop, job, payloads, emit)
 
+    async def _run(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        job: Job,
+        payloads: Sequence[Any],
+        emit: Callable[[int, Any], None],
+    ) -> list[Any]:
         def say(value: Any) -> None:
             loop.call_soon_threadsafe(emit, 0, value)
 
@@ -126,6 +137,7 @@ class ForkedCrew:
     def __init__(self, model: nn.Module, workers: int, reference: nn.Module | None = None) -> None:
         """Fork `workers` processes. Call before threads or an event loop are started."""
         self.model = model.share_memory()
+        self._turn = asyncio.Lock()
         self.size = workers
         trained = trained_parameters(model)
         self._gradients_WN = torch.zeros(workers, sum(each.numel() for each in trained))
@@ -152,11 +164,15 @@ class ForkedCrew:
         """Give each worker one payload; payloads beyond the number of workers are refused."""
         if len(payloads) > self.size:
             raise ValueError(f"{len(payloads)} payloads for {self.size} workers")
-        return list(
-            await asyncio.gather(
-                *(self._ask(number, job, each, emit) for number, each in enumerate(payloads))
+        async with self._turn:
+            answers = await asyncio.gather(
+                *(self._ask(number, job, each, emit) for number, each in enumerate(payloads)),
+                return_exceptions=True,  # a failed worker must not leave the others unheard
             )
-        )
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return answers
 
     async def _ask(
         self, number: int, job: Job, payload: Any, emit: Callable[[int, Any], None]

@@ -45,6 +45,7 @@ class LocalModel:
 
     def save(self, folder: Path) -> None:
         """Write network, tokenizer and the name of the chat format into `folder`."""
+        transformers_logging.disable_progress_bar()
         network: Any = self.network
         network.save_pretrained(folder)
         self.tokenizer.save(str(folder / TOKENIZER))

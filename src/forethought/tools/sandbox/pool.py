@@ -48,6 +48,8 @@ class Pool:
         """
         source = code.encode()
         async with self._room:
+            if not self._servers:
+                raise RuntimeError("the sandbox is not open: enter it with `async with` first")
             failure = "no server"
             for attempt in range(_ATTEMPTS):
                 server = await self._choose(attempt)

@@ -18,9 +18,11 @@ _START_SECONDS = 30.0
 _GRACE_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
 _FOLDER = Path(__file__).parent
+# What a server must know comes in by its standard input: its command line stays readable in
+# /proc for the programs that it forks.
 _BOOT = (
-    "import sys; sys.path.append(sys.argv[1]); from inside.supervisor import main; "
-    "sys.path.pop(); main(*sys.argv[2:])"
+    "import sys; folder, *known = sys.stdin.read().splitlines(); sys.path.append(folder); "
+    "from inside.supervisor import main; sys.path.pop(); main(*known)"
 )
 # Hashes are fixed, so that the same program prints the same set in every run; `-I` would ignore
 # that, hence its parts. Nothing else of the environment gets in.
@@ -45,6 +47,7 @@ class Server(asyncio.Protocol):
         self._process = process
         self._answer_seconds = answer_seconds
         self._transport: asyncio.WriteTransport | None = None
+        self._last_words = ""
         self._buffer = bytearray()
         self._numbers = count(1)
         self._pending = dict[int, asyncio.Future[Report]]()
@@ -73,12 +76,14 @@ class Server(asyncio.Protocol):
         """End the server with everything in it, and wait until it is gone."""
         if self._transport is not None:
             self._transport.close()
-        for _ in range(round(_CLOSE_SECONDS / 0.005)):
-            if self._process.poll() is not None:
-                break
-            await asyncio.sleep(0.005)
-        self._process.kill()
-        self._process.wait()
+        try:
+            for _ in range(round(_CLOSE_SECONDS / 0.005)):
+                if self._process.poll() is not None:
+                    break
+                await asyncio.sleep(0.005)
+        finally:
+            self._process.kill()
+            self._process.wait()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the event loop once the wire is open."""
@@ -90,12 +95,14 @@ class Server(asyncio.Protocol):
         self._buffer += data
         while (report := take_report(self._buffer)) is not None:
             future = self._pending.pop(report.call, None)
-            if future is not None and not future.done():
+            if future is None and report.call == 0:
+                self._last_words = f": {report.err.decode('utf-8', 'replace')}"
+            elif future is not None and not future.done():
                 future.set_result(report)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the event loop when the server closed its end: no call will be answered."""
-        self._give_up("the fork server ended")
+        self._give_up(f"the fork server ended{self._last_words}")
 
     async def _answer(self, number: int, request: Request | None, seconds: float) -> Report:
         loop = asyncio.get_running_loop()
@@ -131,19 +138,9 @@ class Server(asyncio.Protocol):
 
 async def start_server(settings: PythonSettings) -> Server:
     """Start a server and wait until it is ready. Raises `SandboxError` with the reason."""
-    limits = _limits(settings)
     ours, theirs = socket.socketpair()
     with theirs:
-        arguments = (str(_FOLDER), str(theirs.fileno()), str(os.getpid()), limits.to_json())
-        process = subprocess.Popen(
-            (os.path.realpath(sys.executable), *_OPTIONS, *arguments),
-            env=_ENVIRONMENT,
-            pass_fds=(theirs.fileno(),),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            cwd="/",
-            start_new_session=True,
-        )
+        process = _launch(theirs.fileno(), _limits(settings))
     server = Server(process, settings.wall_seconds + _GRACE_SECONDS)
     try:
         await asyncio.get_running_loop().create_unix_connection(lambda: server, sock=ours)
@@ -152,6 +149,24 @@ async def start_server(settings: PythonSettings) -> Server:
         await asyncio.shield(server.close())
         raise
     return server
+
+
+def _launch(wire: int, limits: Limits) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        (os.path.realpath(sys.executable), *_OPTIONS),
+        env=_ENVIRONMENT,
+        pass_fds=(wire,),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    with process.stdin as known:
+        known.write(
+            "\n".join((str(_FOLDER), str(wire), str(os.getpid()), limits.to_json())).encode()
+        )
+    return process
 
 
 def _limits(settings: PythonSettings) -> Limits:

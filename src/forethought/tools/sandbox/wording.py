@@ -3,7 +3,6 @@
 import re
 import sys
 
-from forethought.tools.sandbox.inside.frames import HALF
 from forethought.tools.sandbox.outcome import Kind, Outcome
 from forethought.tools.settings import PythonSettings
 
@@ -17,27 +16,28 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def worded(outcome: Outcome, settings: PythonSettings) -> str:
     """Output, then errors, both ends of them if they are long; then how the program ended."""
-    streams = (
-        _readable(outcome.out, outcome.out_bytes),
-        _readable(outcome.err, outcome.err_bytes),
-    )
+    streams = (_readable(outcome.out), _readable(outcome.err))
     written = "\n".join(stream for stream in streams if stream)
-    parts = (cut(written, settings.shown_characters), _note(outcome, settings))
+    kept = len(outcome.out) + len(outcome.err)
+    gone = outcome.out_bytes + outcome.err_bytes - kept
+    parts = (cut(written, settings.shown_characters, gone), _note(outcome, settings))
     return "\n".join(part for part in parts if part) or "[no output]"
 
 
-def cut(text: str, most: int) -> str:
+def cut(text: str, most: int, gone: int = 0) -> str:
     """The text, or its beginning and its end with the number of characters left out between.
+
+    `gone` counts what was left out of the middle before.
 
     >>> cut("aaaabbbbcccc", 8)
     'aaaa\\n[4 characters left out]\\ncccc'
     """
-    if len(text) <= most:
+    left_out = max(0, len(text) - most) + gone
+    if not left_out:
         return text
-    tail = most // 2
-    head = most - tail
-    left_out = len(text) - most
-    return f"{text[:head]}\n[{left_out} characters left out]\n{text[-tail:]}"
+    tail = min(most, len(text)) // 2
+    head = min(most, len(text)) - tail
+    return f"{text[:head]}\n[{left_out} characters left out]\n{text[len(text) - tail :]}"
 
 
 def clean(text: str) -> str:
@@ -48,14 +48,8 @@ def clean(text: str) -> str:
     return _CONTROLS.sub("", text)
 
 
-def _readable(data: bytes, total: int) -> str:
-    text = clean(data.decode("utf-8", "replace"))
-    if total > len(data):
-        head, tail = data[:HALF], data[HALF:]
-        left_out = f"\n[{total - len(data)} bytes left out]\n"
-        texts = (clean(part.decode("utf-8", "replace")) for part in (head, tail))
-        text = left_out.join(texts)
-    return text.rstrip("\n")
+def _readable(data: bytes) -> str:
+    return clean(data.decode("utf-8", "replace")).rstrip("\n")
 
 
 def _note(outcome: Outcome, settings: PythonSettings) -> str:

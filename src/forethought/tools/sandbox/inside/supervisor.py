@@ -279,9 +279,9 @@ class _Supervisor:
                 self._orders.send(ORDER.pack(Order.INSPECT, 0))
 
 
-def main(tool_descriptor: str, parent: str, limits: str) -> None:
-    """Run a supervisor for the process `parent`, which holds the other end of the socket."""
+def main(wire: str, parent: str, limits: str) -> None:
+    """Run a supervisor for the process `parent`, which holds the other end of `wire`."""
     kernel.die_with_parent(signal.SIGKILL)
     if os.getppid() == int(parent):
-        with socket.socket(fileno=int(tool_descriptor)) as tool:
+        with socket.socket(fileno=int(wire)) as tool:
             supervise(tool, Limits.from_json(limits))

@@ -18,7 +18,7 @@ from typing import NoReturn
 from . import memory, program
 from .frames import FAULT, NEWS, ORDER, Order
 from .jail import Namespaces
-from .limits import Limits, limit_family
+from .limits import Limits, limit_family, volunteer_for_eviction
 from .plain import PlainProcess
 from .walls import Walls
 
@@ -72,6 +72,7 @@ def live(orders: socket.socket, limits: Limits) -> NoReturn:
 
 
 def _settle_in(limits: Limits, walls: Walls) -> None:
+    volunteer_for_eviction()
     walls.settle()
     for module in limits.preload:
         importlib.import_module(module)
@@ -81,9 +82,16 @@ def _settle_in(limits: Limits, walls: Walls) -> None:
     sys.path.insert(0, "")
     # With a handler of Python's for it, an interrupt would run in the sleeping inits as well.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    for name in [name for name in sys.modules if name.startswith(f"{__package__}.")]:
-        del sys.modules[name]
+    _forget_host()
     limit_family(limits.memory_mb)
+
+
+def _forget_host() -> None:
+    """Take the harness, and where it was loaded from, out of the program's sight."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == __package__]:
+        del sys.modules[name]
+    for path in [path for path in sys.path_importer_cache if path not in sys.path]:
+        del sys.path_importer_cache[path]
 
 
 class _Zygote:
