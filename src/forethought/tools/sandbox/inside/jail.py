@@ -6,8 +6,6 @@ covered where it lies within those. Works as root and, where the kernel lets use
 namespaces, without.
 """
 
-# Done without pathlib, which would stay in the memory of every child.
-# ruff: noqa: PTH102, PTH103, PTH110, PTH112, PTH114, PTH115, PTH208, PTH211
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """How much memory each call's processes hold together."""
 
-# Done without pathlib, which would stay in the memory of every child.
-# ruff: noqa: PTH208
 import os
 from collections.abc import Mapping
 
