@@ -14,12 +14,13 @@ from forethought.app.context import Context
 from forethought.app.recipe import Recipe, read_recipe
 from forethought.app.show import Show
 from forethought.app.stages.collect import collect
-from forethought.app.stages.exam import exams_after_sft, sit_exam
+from forethought.app.stages.exam import exams_after_sft, sit_exam, sit_remotely
 from forethought.app.stages.measure import measure
 from forethought.app.stages.rl import rl
 from forethought.app.stages.sft import sft
 from forethought.core.errors import ForethoughtError
 from forethought.journal.run import Run
+from forethought.policy.remote import RemoteSettings
 from forethought.watch.report import write_report
 
 BAD_INPUT = 2
@@ -27,7 +28,10 @@ INTERRUPTED = 130
 
 
 async def evaluate(context: Context) -> None:
-    """Exams of every checkpoint that there is so far."""
+    """Exams of every checkpoint that there is so far, or of the model behind an endpoint."""
+    if isinstance(context.recipe.model, RemoteSettings):
+        await sit_remotely(context, context.recipe.model)
+        return
     exams = exams_after_sft(context)
     if context.run.stage("rl").finished:
         exams.append(("after", "rl"))

@@ -49,9 +49,13 @@ class Engine:
         return ToolAgent(policy=policy, tools=tools, grader=grader, limits=limits)
 
     def learner(
-        self, optimizer: OptimizerSettings, total_steps: int, temperature: float = 1.0
+        self,
+        optimizer: OptimizerSettings,
+        total_steps: int,
+        temperature: float = 1.0,
+        budget: int | None = None,
     ) -> LocalLearner:
-        """A learner of the model, with a fresh optimiser."""
+        """A learner of the model, with a fresh optimiser; `budget` is the completion limit."""
         return LocalLearner(
             model=self.model,
             crew=self.crew,
@@ -60,6 +64,7 @@ class Engine:
             compute=self.compute,
             total_steps=total_steps,
             temperature=temperature,
+            budget=budget,
         )
 
 

@@ -22,6 +22,7 @@ from forethought.evaluation.settings import ExamSettings
 from forethought.learning.settings import ComputeSettings, RLSettings, SFTSettings
 from forethought.policy.local.settings import ModelSettings
 from forethought.policy.protocol import SamplingSettings
+from forethought.policy.remote import RemoteSettings
 from forethought.tools.settings import PythonSettings
 
 
@@ -32,6 +33,8 @@ class CollectSettings(Settings):
     """Problems that are shown."""
     demonstrators: DemonstratorSettings = DemonstratorSettings()
     """Their styles, by weight."""
+    teacher: RemoteSettings | None = None
+    """A model behind an endpoint that shows the problems instead of the scripts."""
 
 
 class MeasureSettings(Settings):

@@ -1,9 +1,16 @@
 """Settings of the learner and of the two training loops."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
+from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings
 from forethought.learning.advantage import AdvantageSettings
 from forethought.learning.losses.settings import LossSettings
@@ -115,3 +122,12 @@ class RLSettings(Settings):
     """How attempts of one group are compared."""
     loss: LossSettings = LossSettings()
     """Which policy loss."""
+
+    @model_validator(mode="after")
+    def _refuse_what_cannot_be_divided(self) -> Self:
+        if self.advantage.kind == "maxrl":
+            raise RecipeError(
+                'rl.advantage.kind = "maxrl": it divides by a group\'s mean reward, and every '
+                f"reward variant here ({self.reward.variant} too) goes below 0; use grpo or rloo"
+            )
+        return self

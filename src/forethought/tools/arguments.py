@@ -21,12 +21,13 @@ def read_code(arguments: str) -> str:
     if not isinstance(value, dict):
         raise ArgumentError(_wrong(f"got {_named(value)}", arguments))
     given = cast("dict[str, Any]", value)
-    if set(given) != {"code"}:
-        keys = ", ".join(sorted(given)) or "none"
-        raise ArgumentError(_wrong(f"got the keys: {keys[:_ECHO]}", arguments))
+    if "code" not in given:
+        raise ArgumentError(_wrong('"code" is missing', arguments))
+    if len(given) > 1:
+        raise ArgumentError(_wrong("there are other keys", arguments))
     code = given["code"]
     if not isinstance(code, str):
-        raise ArgumentError(_wrong(f"`code` is {_named(code)}", arguments))
+        raise ArgumentError(_wrong(f'"code" is {_named(code)}', arguments))
     return _checked(code)
 
 

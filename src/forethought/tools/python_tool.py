@@ -19,7 +19,7 @@ _PARAMETERS: Mapping[str, Any] = {
     "required": ["code"],
     "additionalProperties": False,
 }
-_SPEC = ToolSpec(
+PYTHON = ToolSpec(
     name="python",
     description=(
         "Run a Python program and read what it prints, with the value of its last expression. "
@@ -27,6 +27,7 @@ _SPEC = ToolSpec(
     ),
     parameters=_PARAMETERS,
 )
+"""What a model is told of the tool."""
 _STATUSES = {
     Kind.OK: ToolStatus.OK,
     Kind.ERROR: ToolStatus.MODEL_ERROR,
@@ -73,14 +74,16 @@ class PythonTool:
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """What a model is told: one tool, `python`, that takes `code`."""
-        return (_SPEC,)
+        return (PYTHON,)
 
     async def call(self, call: ToolCall) -> ToolReply:
         """Run one program. Raises `SandboxError` only when no server could begin it."""
         if call.fault:
             return _refusal(call, call.fault)
-        if call.name != _SPEC.name:
-            return _refusal(call, f"There is no tool {cut(call.name, 100)!r}, only {_SPEC.name!r}.")
+        if call.name != PYTHON.name:
+            return _refusal(
+                call, f"There is no tool {cut(call.name, 100)!r}, only {PYTHON.name!r}."
+            )
         try:
             code = read_code(call.arguments)
         except ArgumentError as error:

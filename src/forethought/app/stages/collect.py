@@ -1,12 +1,18 @@
-"""Stage 1: demonstrators solve problems with the real tool, and every turn is recorded."""
+"""Stage 1: a teacher solves problems with the real tool, and every turn is recorded."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from functools import partial
 
 from forethought.agents.demonstrators import Demonstrator
 from forethought.agents.groups import attempt_groups
-from forethought.agents.tool_agent import opening
+from forethought.agents.protocol import Solver
+from forethought.agents.tool_agent import ToolAgent, opening
 from forethought.app.context import COLLECT, Context
+from forethought.app.recipe import Recipe
+from forethought.policy.remote import RemotePolicy, check_endpoint
 from forethought.tasks.graders import BoxedGrader
+from forethought.tools.protocol import Tools
 from forethought.tools.python_tool import PythonTool
 
 PROBLEMS_A_STEP = 256
@@ -17,28 +23,22 @@ async def collect(context: Context) -> None:
     recipe, show = context.recipe, context.show
     show.stage(
         "Collect",
-        "Scripted demonstrators solve training problems in several styles. Each program they "
-        "write really runs in the sandbox; what it printed is what gets recorded.",
+        "A teacher solves training problems. Each program it writes really runs in the sandbox; "
+        "what that printed is what gets recorded.",
     )
     stage = context.begin("collect", COLLECT)
     if stage is None:
         return
     problems = context.training.collect
     starts = range(0, len(problems), PROBLEMS_A_STEP)
-    async with PythonTool(recipe.tool) as tool:
-        demonstrator = Demonstrator(
-            tools=tool,
-            grader=BoxedGrader(),
-            settings=recipe.collect.demonstrators,
-            opening=partial(opening, limits=recipe.agent),
-        )
+    async with PythonTool(recipe.tool) as tool, _teacher(recipe, tool) as teacher:
         done = min(stage.next_step * PROBLEMS_A_STEP, len(problems))
         with show.bar("recording", len(problems), done) as bar:
             for step in range(stage.next_step, len(starts)):
                 portion = problems[starts[step] : starts[step] + PROBLEMS_A_STEP]
                 with stage.timed(step, "collect"):
                     groups = await attempt_groups(
-                        demonstrator,
+                        teacher,
                         portion,
                         size=1,
                         seed=recipe.seed,
@@ -52,3 +52,20 @@ async def collect(context: Context) -> None:
                 stage.commit(step)
     stage.finish()
     show.say(f"{len(problems)} trajectories are in {context.run.path / 'journal.sqlite'}")
+
+
+@asynccontextmanager
+async def _teacher(recipe: Recipe, tools: Tools) -> AsyncGenerator[Solver]:
+    """Who shows the problems: a model behind an endpoint, or the scripts."""
+    settings = recipe.collect.teacher
+    if settings is None:
+        yield Demonstrator(
+            tools=tools,
+            grader=BoxedGrader(),
+            settings=recipe.collect.demonstrators,
+            opening=partial(opening, limits=recipe.agent),
+        )
+        return
+    await check_endpoint(settings)
+    async with RemotePolicy(settings, recipe.sampling) as policy:
+        yield ToolAgent(policy=policy, tools=tools, grader=BoxedGrader(), limits=recipe.agent)

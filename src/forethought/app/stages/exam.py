@@ -1,30 +1,82 @@
-"""Exams: a checkpoint sits held-out problems, sampled k times and once greedily."""
+"""Exams: a checkpoint, or a model behind an endpoint, sits held-out problems.
 
+Each problem is attempted k times as sampled and once greedily.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+from forethought.agents.protocol import Solver
+from forethought.agents.tool_agent import ToolAgent
 from forethought.app.context import RL, SFT, Context, phase_stage
 from forethought.app.engine import start_engine
 from forethought.app.problems import held_out
+from forethought.app.recipe import Recipe
 from forethought.evaluation.exam import Exam
 from forethought.evaluation.results import ExamResult
+from forethought.journal.stage import Stage
+from forethought.policy.protocol import SamplingSettings
+from forethought.policy.remote import RemotePolicy, RemoteSettings, check_endpoint
 from forethought.tasks.graders import BoxedGrader
+from forethought.tools.protocol import Tools
 from forethought.tools.python_tool import PythonTool
+
+Speaker = Callable[[SamplingSettings], Solver]
+"""A solver that samples as it is told."""
 
 
 async def sit_exam(context: Context, name: str, trained_by: str) -> ExamResult:
     """Let the model that stage `trained_by` ended with sit the exam called `name`."""
-    recipe, show = context.recipe, context.show
     context.finished(trained_by, "forethought quickstart, or the stages before this one")
-    show.stage(
-        f"Exam: {name}",
-        f"Held-out problems, {recipe.eval.attempts} sampled attempts at each and a greedy one.",
+    stage = _begin(context, name, (*(RL if trained_by == "rl" else SFT), "eval"))
+    if stage is not None:
+        recipe = context.recipe
+        with start_engine(context.load(trained_by), recipe.compute) as engine:
+            async with PythonTool(recipe.tool) as tool:
+                await _sit(
+                    context,
+                    stage,
+                    name,
+                    lambda sampling: engine.agent(tool, BoxedGrader(), recipe.agent, sampling),
+                )
+    return _result(context, name)
+
+
+async def sit_remotely(context: Context, settings: RemoteSettings) -> ExamResult:
+    """Let the model behind an endpoint sit the exam called `remote`."""
+    stage = _begin(context, "remote", ("model", "problems", "tool", "agent", "sampling", "eval"))
+    if stage is not None:
+        await check_endpoint(settings)
+        async with (
+            PythonTool(context.recipe.tool) as tool,
+            _remote(context.recipe, settings, tool) as speaker,
+        ):
+            await _sit(context, stage, "remote", speaker)
+    return _result(context, "remote")
+
+
+def exams_after_sft(context: Context) -> list[tuple[str, str]]:
+    """(name, stage) of the exams before RL: one after each phase; the last is `before`."""
+    phases = context.recipe.sft.phases
+    earlier = [(phase.name, phase_stage(phase)) for phase in phases[:-1]]
+    return [*earlier, ("before", phase_stage(phases[-1]))]
+
+
+def _begin(context: Context, name: str, sections: tuple[str, ...]) -> Stage | None:
+    attempts = context.recipe.eval.attempts
+    context.show.stage(
+        f"Exam: {name}", f"Held-out problems, {attempts} sampled attempts at each and a greedy one."
     )
-    stage = context.begin(f"eval_{name}", (*(RL if trained_by == "rl" else SFT), "eval"))
-    if stage is None:
-        document = context.run.stage(f"eval_{name}").get(f"exam/{name}")
-        return ExamResult.model_validate(document)
+    return context.begin(f"eval_{name}", sections)
+
+
+async def _sit(context: Context, stage: Stage, name: str, speaker: Speaker) -> None:
+    recipe = context.recipe
     settings = recipe.eval
     sampling = recipe.sampling.model_copy(
         update={"temperature": settings.temperature, "top_p": settings.top_p}
     )
+    greedy = sampling.model_copy(update={"temperature": 0.0, "top_p": 1.0})
     exam = Exam(
         problems=held_out(recipe.problems, settings.problems),
         settings=settings,
@@ -35,32 +87,47 @@ async def sit_exam(context: Context, name: str, trained_by: str) -> ExamResult:
             "max_turns": recipe.agent.max_turns,
         },
     )
-    greedy = sampling.model_copy(update={"temperature": 0.0, "top_p": 1.0})
-    with start_engine(context.load(trained_by), recipe.compute) as engine:
-        async with PythonTool(recipe.tool) as tool:
-            total = len(exam.problems) * (settings.attempts + 1)
-            with show.bar("sitting", total) as bar, stage.timed(0, "exam"):
-                result, groups = await exam.sit(
-                    engine.agent(tool, BoxedGrader(), recipe.agent, sampling),
-                    engine.agent(tool, BoxedGrader(), recipe.agent, greedy),
-                    name=name,
-                    seed=recipe.seed,
-                    at_once=recipe.compute.at_once,
-                    progress=lambda _: bar.advance(),
-                )
+    total = len(exam.problems) * (settings.attempts + 1)
+    with context.show.bar("sitting", total) as bar, stage.timed(0, "exam"):
+        result, groups = await exam.sit(
+            speaker(sampling),
+            speaker(greedy),
+            name=name,
+            seed=recipe.seed,
+            at_once=recipe.compute.at_once,
+            progress=lambda _: bar.advance(),
+        )
     stage.keep(0, groups)
     stage.put(f"exam/{name}", result.model_dump(mode="json"))
     stage.commit(0)
     stage.finish()
-    show.say(
+
+
+def _result(context: Context, name: str) -> ExamResult:
+    document = context.run.stage(f"eval_{name}").get(f"exam/{name}")
+    result = ExamResult.model_validate(document)
+    context.show.say(
         f"avg@{result.attempts} {result.average}   greedy {result.greedy}   "
         f"tool rate {result.sampled_tools.rate:.2f}"
     )
     return result
 
 
-def exams_after_sft(context: Context) -> list[tuple[str, str]]:
-    """(name, stage) of the exams before RL: one after each phase; the last is `before`."""
-    phases = context.recipe.sft.phases
-    earlier = [(phase.name, phase_stage(phase)) for phase in phases[:-1]]
-    return [*earlier, ("before", phase_stage(phases[-1]))]
+@asynccontextmanager
+async def _remote(
+    recipe: Recipe, settings: RemoteSettings, tools: Tools
+) -> AsyncGenerator[Speaker]:
+    """Policies at the endpoint, one a way of sampling; all are closed at the end."""
+    policies: list[RemotePolicy] = []
+
+    def speaker(sampling: SamplingSettings) -> Solver:
+        policies.append(RemotePolicy(settings, sampling))
+        return ToolAgent(
+            policy=policies[-1], tools=tools, grader=BoxedGrader(), limits=recipe.agent
+        )
+
+    try:
+        yield speaker
+    finally:
+        for policy in policies:
+            await policy.close()

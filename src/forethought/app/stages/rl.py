@@ -46,7 +46,10 @@ async def rl(context: Context) -> None:
         async with PythonTool(recipe.tool) as tool:
             agent = engine.agent(tool, BoxedGrader(), recipe.agent, recipe.sampling)
             learner = engine.learner(
-                settings.optimizer, settings.steps * settings.updates, recipe.sampling.temperature
+                settings.optimizer,
+                settings.steps * settings.updates,
+                recipe.sampling.temperature,
+                recipe.agent.max_tokens,
             )
             with show.bar("rounds", settings.steps, stage.next_step) as bar:
                 await train_rl(

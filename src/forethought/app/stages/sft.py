@@ -17,6 +17,7 @@ from forethought.learning.sft import Pilot, SFTPlan, train_phase
 from forethought.policy.local.gguf import convert_gguf
 from forethought.policy.local.models import LocalModel, fresh_model, load_local, with_adapters
 from forethought.policy.local.settings import FreshModel, GGUFModel
+from forethought.policy.remote import RemoteSettings
 from forethought.policy.small_tokenizer import train_tokenizer
 from forethought.tasks.graders import BoxedGrader
 from forethought.tools.python_tool import PYTHON, PythonTool
@@ -68,6 +69,11 @@ async def _phase(
 def _model(context: Context, number: int) -> LocalModel:
     """What a phase starts from: the phase before, or the recipe's model."""
     settings = context.recipe.model
+    if isinstance(settings, RemoteSettings):
+        raise RecipeError(
+            f'model.type = "openai" ({settings.model}): a model behind an endpoint sits exams but '
+            'is not trained here; use "fresh", "pretrained" or "gguf"'
+        )
     if number:
         return context.load(phase_stage(context.recipe.sft.phases[number - 1]))
     if isinstance(settings, FreshModel):

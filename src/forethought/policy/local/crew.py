@@ -5,8 +5,8 @@ workers of one thread each do nearly twice the work of one process with two thre
 forked, so parameters are shared memory: what the optimiser writes here, they see.
 
 One `run` at a time: another waits for its turn, because sampling may still be winding up when
-a gradient is asked for. A *job* is a function `(replica, payload, emit) -> result`; a crew runs one per worker at a time
-and does not know what jobs do.
+a gradient is asked for. A *job* is a function `(replica, payload, emit) -> result`; a crew runs
+one per worker at a time and does not know what jobs do.
 """
 
 import asyncio

@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from forethought.core.settings import Settings
+from forethought.policy.remote import RemoteSettings
 
-FormatName = Literal["hermes", "compact"]
+FormatName = Literal["hermes", "hermes-thinking", "compact", "plain"]
 
 
 class FreshModel(Settings):
@@ -61,4 +62,7 @@ class GGUFModel(Settings):
     """Scale of the adapters (only with a rank)."""
 
 
-ModelSettings = Annotated[FreshModel | PretrainedModel | GGUFModel, Field(discriminator="type")]
+LocalModelSettings = FreshModel | PretrainedModel | GGUFModel
+"""The models that can be trained here."""
+
+ModelSettings = Annotated[LocalModelSettings | RemoteSettings, Field(discriminator="type")]

@@ -1,24 +1,51 @@
 """Several fork servers as one: shares out calls, replaces the dead, decides who is to blame."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from forethought.core.errors import SandboxError
-from forethought.tools.sandbox.inside.frames import End
+from forethought.tools.sandbox.inside.frames import End, Report
 from forethought.tools.sandbox.outcome import Kind, Outcome, judge
-from forethought.tools.sandbox.server import Server, ServerDiedError, start_server
+from forethought.tools.sandbox.server import ServerDiedError, start_server
 from forethought.tools.settings import PythonSettings
 
 _ATTEMPTS = 3
 
 
+class ForkServer(Protocol):
+    """What the pool asks of a server."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it may be given calls."""
+        ...
+
+    @property
+    def load(self) -> int:
+        """How many calls it has."""
+        ...
+
+    async def run(self, code: bytes) -> Report:
+        """Run one program. Raises `ServerDiedError`."""
+        ...
+
+    async def close(self) -> None:
+        """End it, and wait until it is gone."""
+        ...
+
+
+StartServer = Callable[[PythonSettings], Awaitable[ForkServer]]
+
+
 class Pool:
     """Runs programs on the least busy server; used as an async context."""
 
-    def __init__(self, settings: PythonSettings) -> None:
+    def __init__(self, settings: PythonSettings, start: StartServer = start_server) -> None:
         self._settings = settings
-        self._servers: list[Server] = []
+        self._start = start
+        self._servers: list[ForkServer] = []
         self._room = asyncio.Semaphore(settings.servers * settings.calls_per_server)
         self._mending = asyncio.Lock()
         self._quarantine = asyncio.Lock()
@@ -26,7 +53,7 @@ class Pool:
     async def __aenter__(self) -> Self:
         try:
             for _ in range(self._settings.servers):
-                self._servers.append(await start_server(self._settings))
+                self._servers.append(await self._start(self._settings))
         except BaseException:
             await self._close()
             raise
@@ -62,7 +89,7 @@ class Pool:
                 failure = report.err.decode("utf-8", "replace")
             raise SandboxError(f"no server could start a program: {failure}")
 
-    async def _choose(self, attempt: int) -> Server:
+    async def _choose(self, attempt: int) -> ForkServer:
         await self._mend()
         servers = sorted(self._servers, key=lambda server: server.load)
         return servers[attempt % len(servers)]
@@ -74,11 +101,11 @@ class Pool:
             for place, server in enumerate(self._servers):
                 if not server.alive:
                     await server.close()
-                    self._servers[place] = await start_server(self._settings)
+                    self._servers[place] = await self._start(self._settings)
 
     async def _run_alone(self, source: bytes) -> Outcome:
         async with self._quarantine:
-            server = await start_server(self._settings)
+            server = await self._start(self._settings)
             try:
                 report = await server.run(source)
             except ServerDiedError:

@@ -16,10 +16,10 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from forethought.core.errors import RecipeError
 from forethought.tools.sandbox.outcome import Kind, Outcome
-from forethought.tools.sandbox.pool import Pool
 from forethought.tools.settings import PythonSettings
 
 _REACH_OUT = """
@@ -34,7 +34,9 @@ def tcp():
 def udp():
     return socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", {udp}))
 def write(folder):
-    open(folder + "/forethought-{token}", "w").close()
+    name = folder + "/{name}"
+    open(name, "w").close()
+    os.remove(name)
     return "WROTE " + folder
 tried(tcp)
 tried(udp)
@@ -68,16 +70,19 @@ _ALLOCATE = "held = b'x' * ({memory_mb} * 2 << 20)"
 _STAY = """
 import os, signal, time
 for folder in ("/tmp", "/dev/shm"):
-    open(folder + "/left", "w").close()
+    open(folder + "/{name}", "w").close()
 if not os.fork():
     os.setsid()
-    open("/proc/self/comm", "w").write({name!r})
+    open("/proc/self/comm", "w").write("{name}")
     print("staying", flush=True)
     signal.pause()
 time.sleep(0.02)
 """
 
-_LOOK = "import os; print([f for f in ('/tmp/left', '/dev/shm/left') if os.path.exists(f)])"
+_LOOK = """
+import os
+print([f for f in ("/tmp", "/dev/shm") if os.path.exists(f + "/{name}")])
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,16 +120,24 @@ def check_host(settings: PythonSettings) -> None:
         )
 
 
-async def probe(pool: Pool, settings: PythonSettings) -> None:
-    """Attack the open pool, and raise `RecipeError` that names every attack that succeeded."""
-    outcome = await pool.run("6 * 7")
+class Runner(Protocol):
+    """Runs programs: the open pool, or whatever else is to be attacked."""
+
+    async def run(self, code: str) -> Outcome:
+        """Run one program to its end."""
+        ...
+
+
+async def probe(runner: Runner, settings: PythonSettings) -> None:
+    """Attack from within, and raise `RecipeError` that names every attack that succeeded."""
+    outcome = await runner.run("6 * 7")
     if outcome.out != b"42\n":
         raise RecipeError(
             f"the Python tool's first program, 6 * 7, ended as {outcome.kind} with {outcome.out!r} "
             f"and {outcome.err!r}: raise tool.memory_mb, tool.wall_seconds or tool.cpu_seconds"
         )
     if settings.isolation == "namespaces":
-        succeeded = await _attack(pool, settings)
+        succeeded = await _attack(runner, settings)
         if succeeded:
             raise RecipeError(
                 f"the sandbox does not hold on this host, for it allowed {', '.join(succeeded)}: "
@@ -133,16 +146,16 @@ async def probe(pool: Pool, settings: PythonSettings) -> None:
             )
 
 
-async def _attack(pool: Pool, settings: PythonSettings) -> tuple[str, ...]:
+async def _attack(runner: Runner, settings: PythonSettings) -> tuple[str, ...]:
     with _bait() as bait:
-        name = f"left{bait.token[:8]}"
+        name = f"left-{secrets.token_hex(4)}"
         reached, forked, held, stayed = await asyncio.gather(
-            pool.run(_reach_out(bait)),
-            pool.run(_FORK.format(processes=settings.processes)),
-            pool.run(_ALLOCATE.format(memory_mb=settings.memory_mb)),
-            pool.run(_STAY.format(name=name)),
+            runner.run(_reach_out(bait)),
+            runner.run(_FORK.format(processes=settings.processes)),
+            runner.run(_ALLOCATE.format(memory_mb=settings.memory_mb)),
+            runner.run(_STAY.format(name=name)),
         )
-        looked = await pool.run(_LOOK)
+        looked = await runner.run(_LOOK.format(name=name))
         said = reached.out.decode("utf-8", "replace")
         claims = {
             "reading a file or an environment of the host": bait.token in said,
@@ -178,8 +191,7 @@ def _reach_out(bait: _Bait) -> str:
     return _REACH_OUT.format(
         tcp=bait.tcp.getsockname()[1],
         udp=bait.udp.getsockname()[1],
-        # The name of a file to write holds no more of the secret than the program must not see.
-        token="probe",
+        name="forethought-probe",
         canary=str(bait.canary),
         outside=str(bait.canary.parent),
         victim=bait.victim.pid,

@@ -43,7 +43,7 @@ class Server(asyncio.Protocol):
     """A running fork server. Made by `start_server`; must be closed."""
 
     def __init__(self, process: subprocess.Popen[bytes], answer_seconds: float) -> None:
-        self.alive = True
+        self._alive = True
         self._process = process
         self._answer_seconds = answer_seconds
         self._transport: asyncio.WriteTransport | None = None
@@ -51,6 +51,11 @@ class Server(asyncio.Protocol):
         self._buffer = bytearray()
         self._numbers = count(1)
         self._pending = dict[int, asyncio.Future[Report]]()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it may be given calls."""
+        return self._alive
 
     @property
     def load(self) -> int:
@@ -106,7 +111,7 @@ class Server(asyncio.Protocol):
 
     async def _answer(self, number: int, request: Request | None, seconds: float) -> Report:
         loop = asyncio.get_running_loop()
-        if not self.alive:
+        if not self._alive:
             raise ServerDiedError("the fork server has ended")
         future = self._pending[number] = loop.create_future()
         # Not a timeout around the wait: after a stall of the event loop, what has arrived
@@ -121,7 +126,7 @@ class Server(asyncio.Protocol):
             self._pending.pop(number, None)
 
     def _send(self, request: Request) -> None:
-        if self._transport is not None and self.alive:
+        if self._transport is not None and self._alive:
             self._transport.write(request.pack())
 
     def _end_stuck(self, seconds: float) -> None:
@@ -129,7 +134,7 @@ class Server(asyncio.Protocol):
         self._give_up(f"no answer within {seconds:g} s")
 
     def _give_up(self, reason: str) -> None:
-        self.alive = False
+        self._alive = False
         pending, self._pending = self._pending, {}
         for future in pending.values():
             if not future.done():

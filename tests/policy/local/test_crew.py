@@ -1,0 +1,166 @@
+"""Who computes: in this process or in forked ones, with the same results and no leftovers."""
+
+import asyncio
+import os
+import signal
+
+import psutil
+import pytest
+import torch
+
+from forethought.core.errors import PolicyError
+from forethought.policy.local.crew import ForkedCrew, LocalCrew
+from forethought.policy.local.generate import Request, generate
+from tiny import GREEDY, network
+
+
+def greedy(replica, prompts, emit):
+    requests = [Request(ids=each, stop=frozenset(), settings=GREEDY, seed=0) for each in prompts]
+    said = {}
+    generate(replica.decoder, requests, 0, lambda number, sampled: said.update({number: sampled}))
+    return [said[number].ids for number in range(len(prompts))]
+
+
+def first_weight(replica, payload, emit):
+    return float(next(replica.model.parameters()).flatten()[0])
+
+
+def own_process(replica, payload, emit):
+    return os.getpid()
+
+
+def counts_up(replica, upto, emit):
+    for number in range(upto):
+        emit(number)
+    return "done"
+
+
+def breaks(replica, payload, emit):
+    raise ZeroDivisionError(f"no luck with {payload}")
+
+
+def dies(replica, payload, emit):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def marks_its_time(replica, payload, emit):
+    for _ in range(3):
+        emit(payload)
+        torch.randn(200, 200) @ torch.randn(200, 200)
+
+
+def silent(worker, value):
+    raise AssertionError(f"worker {worker} emitted {value}")
+
+
+@pytest.fixture(params=["in process", "forked"])
+def crew(request):
+    model = network()
+    crew = LocalCrew(model) if request.param == "in process" else ForkedCrew(model, 2)
+    yield crew
+    crew.close()
+
+
+@pytest.fixture
+def forked():
+    crew = ForkedCrew(network(), 2)
+    yield crew
+    crew.close()
+
+
+def test_forked_workers_say_what_the_model_here_says(forked):
+    prompts = [[(1, 2, 3), (4, 5)], [(6,), (7, 8, 9)]]
+    theirs = asyncio.run(forked.run(greedy, prompts, silent))
+    here = LocalCrew(network())
+    assert theirs == [asyncio.run(here.run(greedy, [each], silent))[0] for each in prompts]
+
+
+def test_what_a_job_emits_is_heard_in_order_and_before_its_result(crew):
+    heard = []
+
+    async def run():
+        results = await crew.run(counts_up, [5], lambda worker, value: heard.append(value))
+        return results, list(heard)
+
+    assert asyncio.run(run()) == (["done"], [0, 1, 2, 3, 4])
+
+
+def test_one_run_at_a_time(crew):
+    heard = []
+
+    async def run(name):
+        await crew.run(marks_its_time, [name], lambda worker, value: heard.append(value))
+
+    async def both():
+        await asyncio.gather(run("first"), run("second"))
+
+    asyncio.run(both())
+    assert heard == ["first"] * 3 + ["second"] * 3
+
+
+def test_workers_see_weights_that_are_changed_here(crew):
+    with torch.no_grad():
+        next(crew.model.parameters()).flatten()[0] = 4.5
+    assert asyncio.run(crew.run(first_weight, [None], silent)) == [4.5]
+
+
+def test_each_payload_has_a_worker_of_its_own(forked):
+    one, other = asyncio.run(forked.run(own_process, [None, None], silent))
+    assert len({one, other, os.getpid()}) == 3
+
+
+def test_more_payloads_than_workers_are_refused(forked):
+    with pytest.raises(ValueError, match="3 payloads for 2 workers"):
+        asyncio.run(forked.run(counts_up, [1, 1, 1], silent))
+
+
+def test_a_job_that_breaks_is_told_with_its_reason_and_the_crew_goes_on(forked):
+    with pytest.raises(PolicyError, match="ZeroDivisionError: no luck with 3"):
+        asyncio.run(forked.run(breaks, [3, 4], silent))
+    assert asyncio.run(forked.run(counts_up, [0, 0], silent)) == ["done", "done"]
+
+
+def test_a_worker_that_dies_at_work_is_an_error_and_not_the_end(forked):
+    with pytest.raises(PolicyError, match="model worker 0 died"):
+        asyncio.run(forked.run(dies, [None], silent))
+
+
+def test_a_worker_that_died_before_is_found_out(forked):
+    _, victim = asyncio.run(forked.run(own_process, [None, None], silent))
+    os.kill(victim, signal.SIGKILL)
+    with pytest.raises(PolicyError, match="model worker 1 died"):
+        asyncio.run(forked.run(own_process, [None, None], silent))
+
+
+def test_closing_leaves_no_process():
+    crew = ForkedCrew(network(), 2)
+    workers = asyncio.run(crew.run(own_process, [None, None], silent))
+    assert all(psutil.pid_exists(each) for each in workers)
+    crew.close()
+    assert not any(psutil.pid_exists(each) for each in workers)
+
+
+def test_a_crew_may_be_closed_twice_and_in_any_order():
+    first, second = ForkedCrew(network(), 1), ForkedCrew(network(), 1)
+    workers = [asyncio.run(each.run(own_process, [None], silent))[0] for each in (first, second)]
+    first.close()
+    second.close()
+    first.close()
+    assert not any(psutil.pid_exists(each) for each in workers)
+
+
+def test_a_frozen_reference_reaches_the_workers():
+    crew = ForkedCrew(network(seed=0), 1, reference=network(seed=1))
+    try:
+        assert asyncio.run(crew.run(greedy_of_reference, [[(1, 2, 3)]], silent)) == asyncio.run(
+            LocalCrew(network(seed=1)).run(greedy, [[(1, 2, 3)]], silent)
+        )
+    finally:
+        crew.close()
+
+
+def greedy_of_reference(replica, prompts, emit):
+    said = []
+    requests = [Request(ids=each, stop=frozenset(), settings=GREEDY, seed=0) for each in prompts]
+    generate(replica.reference, requests, 0, lambda number, sampled: said.append(sampled.ids))
+    return said

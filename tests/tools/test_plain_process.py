@@ -1,0 +1,67 @@
+"""The weak isolation: no walls, but limits, and nothing left behind."""
+
+import asyncio
+import glob
+import json
+
+import pytest
+
+from forethought.core.messages import ToolCall, ToolStatus
+from forethought.tools.python_tool import PythonTool
+from forethought.tools.settings import PythonSettings
+
+SETTINGS = PythonSettings(
+    isolation="process", allow_weak=True, servers=1, wall_seconds=2.0, memory_mb=160
+)
+
+
+def run_all(*programs):
+    async def run():
+        async with PythonTool(SETTINGS) as tool:
+            calls = (
+                ToolCall(id=str(n), name="python", arguments=json.dumps({"code": code}))
+                for n, code in enumerate(programs)
+            )
+            return [await tool.call(call) for call in calls]
+
+    return asyncio.run(run())
+
+
+def test_programs_run_in_an_empty_folder_that_goes_with_them():
+    first, second = run_all(
+        "import os\nos.makedirs('a/b')\nopen('a/b/c', 'w').write('x')\nos.listdir()",
+        "import os\nos.getcwd(), os.listdir()",
+    )
+    assert first.text == "['a']"
+    assert "'/tmp/program-" in second.text
+    assert second.text.endswith(", [])")
+    assert second.text.split("'")[1] not in glob.glob("/tmp/program-*")
+
+
+def test_the_environment_is_empty_there_too(host):
+    (reply,) = run_all("import os\nsorted(os.environ)")
+    assert reply.text == "['HOME', 'LANG', 'PATH', 'PYTHONHASHSEED']"
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("while True: pass", ToolStatus.TIMEOUT),
+        ("bytearray(1 << 40)", ToolStatus.MEMORY),
+        ("import os\nwhile True: os.write(1, b'x' * 65536)", ToolStatus.TRUNCATED),
+        ("import os\nos.abort()", ToolStatus.MODEL_ERROR),
+        ("import os, time\nos.fork() or time.sleep(60)\nprint(1)", ToolStatus.OK),
+        ("import os, time\nif not os.fork():\n  os.setsid(); time.sleep(60)", ToolStatus.OK),
+    ],
+)
+def test_limits_hold_and_the_next_call_is_well(code, status):
+    reply, after = run_all(code, "6 * 7")
+    assert reply.status is status
+    assert after.text == "42"
+
+
+def test_a_program_that_kills_its_server_twice_is_to_blame():
+    reply, after = run_all("import os\nos.kill(os.getppid(), 9)\nimport time\ntime.sleep(9)", "1")
+    assert reply.status is ToolStatus.MODEL_ERROR
+    assert reply.text == "[the process was ended by a fault that ended its server]"
+    assert after.text == "1"
