@@ -18,7 +18,7 @@ from forethought.tools.settings import PythonSettings
 SMALL = PythonSettings(
     servers=2,
     calls_per_server=4,
-    wall_seconds=3.0,
+    wall_seconds=2.0,
     cpu_seconds=5,
     memory_mb=160,
     processes=16,

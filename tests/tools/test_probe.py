@@ -1,9 +1,8 @@
 """The self-attack finds what is open. It is run against walls that are known to be weak."""
 
 import asyncio
-import glob
-import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -27,8 +26,9 @@ def test_every_attack_that_plain_processes_allow_is_named():
         with pytest.raises(RecipeError) as caught:
             asyncio.run(attack(WEAK))
     finally:
-        for left in glob.glob("/tmp/left-*") + glob.glob("/dev/shm/left-*"):
-            os.remove(left)
+        for folder in ("/tmp", "/dev/shm"):
+            for left in Path(folder).glob("left-*"):
+                left.unlink()
     for name in (
         "a TCP connection to the host",
         "a UDP message to the host",

@@ -64,7 +64,8 @@ HOSTILE = {
         ERROR | MEMORY,
     ),
     "leaves a daemon that holds the output": (
-        "if not os.fork():\n    os.setsid()\n    if not os.fork(): time.sleep(600)\n    os._exit(0)\n"
+        "if not os.fork():\n    os.setsid()\n    if not os.fork(): time.sleep(600)\n"
+        "    os._exit(0)\n"
         "print('done')",
         OK,
     ),
@@ -88,7 +89,10 @@ HOSTILE = {
         "    print('ESCAPED')\nexcept OSError as error: print(error.errno)",
         OK,
     ),
-    "makes one huge file": ("f = open('/tmp/a', 'wb')\nf.seek(1 << 40)\nf.write(b'x')", ERROR),
+    "makes one huge file": (
+        "f = open('/tmp/a', 'wb')\nf.seek(1 << 40)\nf.write(b'x')\nf.flush()",
+        ERROR,
+    ),
     "opens descriptors without end": (
         "held = []\ntry:\n    while True: held.append(open('/dev/null'))\n"
         "except OSError: print('ESCAPED' if len(held) > 256 else 'refused')",
@@ -120,7 +124,7 @@ HOSTILE = {
         OK,
     ),
     "writes kernel settings": (
-        "attempt(open, '/proc/sys/kernel/hostname', 'w'); attempt(open, '/proc/sysrq-trigger', 'w')",
+        "for name in ('sys/kernel/hostname', 'sysrq-trigger'): attempt(open, '/proc/' + name, 'w')",
         OK,
     ),
     "reads environments": (
@@ -217,7 +221,8 @@ HOSTILE = {
         "    except OSError as error: print(error)\n"
         "import re\nstatus = open('/proc/self/status').read()\n"
         "held = re.findall(r'Cap(?:Inh|Prm|Eff|Amb):\\s*(\\w+)', status)\n"
-        "print('ESCAPED' if any(int(c, 16) for c in held) or 'NoNewPrivs:\\t1' not in status else 0)",
+        "print('ESCAPED' if any(int(c, 16) for c in held) else held)\n"
+        "print('ESCAPED' if 'NoNewPrivs:\\t1' not in status else 'no new privileges')",
         OK,
     ),
     "raises its own limits": (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import tyro
-from pydantic import PositiveInt, ValidationError
+from pydantic import Field, PositiveInt, ValidationError
 from pydantic_core import ErrorDetails
 
 from forethought.agents.demonstrators import DemonstratorSettings
@@ -49,9 +49,9 @@ class MeasureSettings(Settings):
 class EvalSettings(ExamSettings):
     """Held-out exams: which checkpoints sit them, and how they sample."""
 
-    temperature: float = 1.0
+    temperature: float = Field(default=1.0, gt=0)
     """Of the sampled attempts; the attempt beside them is greedy."""
-    top_p: float = 1.0
+    top_p: float = Field(default=1.0, gt=0, le=1)
     """Of the sampled attempts."""
 
 

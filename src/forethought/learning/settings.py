@@ -3,6 +3,7 @@
 from typing import Literal, Self
 
 from pydantic import (
+    Field,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -103,8 +104,8 @@ class RLSettings(Settings):
     """Rounds of attempts."""
     problems: PositiveInt = 64
     """Problems in a round."""
-    group_size: PositiveInt = 16
-    """Attempts at each problem."""
+    group_size: int = Field(default=16, ge=2)
+    """Attempts at each problem; one alone has nothing to be compared with."""
     updates: PositiveInt = 4
     """Optimiser steps that a round's episodes are split over."""
     save_every: PositiveInt = 10

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
+from pydantic import Field
+
 from forethought.core.messages import Assistant, Message, ToolReply, ToolSpec
 from forethought.core.randomness import RolloutKey
 from forethought.core.settings import Settings
@@ -14,11 +16,11 @@ from forethought.core.trajectory import Finish, Tokens
 class SamplingSettings(Settings):
     """How tokens are chosen. `temperature = 0` is greedy."""
 
-    temperature: float = 1.0
+    temperature: float = Field(default=1.0, ge=0)
     """Divides the logits; 0 takes the likeliest token."""
-    top_p: float = 1.0
+    top_p: float = Field(default=1.0, gt=0, le=1)
     """Keep the smallest set of tokens with this much probability. Train with 1."""
-    max_tokens: int = 512
+    max_tokens: int = Field(default=512, ge=1)
     """Sampled tokens in one turn at most."""
 
 

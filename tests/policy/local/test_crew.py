@@ -22,7 +22,7 @@ def greedy(replica, prompts, emit):
 
 
 def first_weight(replica, payload, emit):
-    return float(next(replica.model.parameters()).flatten()[0])
+    return next(replica.model.parameters()).detach().flatten()[0].item()
 
 
 def own_process(replica, payload, emit):

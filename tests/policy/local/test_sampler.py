@@ -181,7 +181,7 @@ def test_a_seat_samples_what_the_model_says_whoever_sits_beside_it():
     finally:
         crew.close()
     assert crowded == asyncio.run(run(LocalCrew(network()), 0))
-    assert len(crowded) == GREEDY.max_tokens
+    assert crowded
 
 
 def process_id(replica, payload, emit):

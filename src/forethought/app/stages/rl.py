@@ -2,11 +2,13 @@
 
 from forethought.app.context import RL, Context, phase_stage
 from forethought.app.engine import start_engine
+from forethought.core.errors import RecipeError
 from forethought.core.randomness import derive_seed
 from forethought.curation.difficulty import select
 from forethought.curation.pool import Pool
 from forethought.learning.losses.catalogue import objective
 from forethought.learning.rl import RLPlan, train_rl
+from forethought.policy.protocol import SamplingSettings
 from forethought.tasks.graders import BoxedGrader
 from forethought.tools.python_tool import PythonTool
 
@@ -25,6 +27,7 @@ async def rl(context: Context) -> None:
     stage = context.begin("rl", RL)
     if stage is None:
         return
+    refuse_biased_sampling(recipe.sampling)
     kept = select(context.run.groups("measure")).kept
     pool = Pool(
         problems=kept,
@@ -57,3 +60,13 @@ async def rl(context: Context) -> None:
                 )
     stage.finish()
     show.say(f"weights are in {context.trained('rl')}")
+
+
+def refuse_biased_sampling(sampling: SamplingSettings) -> None:
+    """Raise `RecipeError` for sampling whose probabilities are not those that are trained."""
+    if sampling.temperature == 0 or sampling.top_p < 1:
+        raise RecipeError(
+            f"sampling.temperature = {sampling.temperature}, sampling.top_p = {sampling.top_p}: RL "
+            "compares log-probabilities of the whole distribution, so it needs a temperature "
+            "above 0 and top_p = 1 (exams have settings of their own)"
+        )

@@ -1,6 +1,7 @@
 """Stage 2: imitate the recorded trajectories, phase after phase."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from forethought.agents.groups import attempt_groups
 from forethought.agents.tool_agent import ToolAgent
@@ -87,7 +88,7 @@ def _model(context: Context, number: int) -> LocalModel:
         tokenizer = train_tokenizer((*texts, *calls), [PYTHON], settings.vocabulary)
         return fresh_model(settings, tokenizer, derive_seed(context.recipe.seed, "weights"))
     if isinstance(settings, GGUFModel):
-        folder = convert_gguf(settings.file, context.run.path / "converted")
+        folder = convert_gguf(settings.file, Path(settings.folder))
         model = load_local(str(folder), settings.format)
     else:
         model = load_local(settings.name, settings.format)

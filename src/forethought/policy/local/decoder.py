@@ -93,11 +93,7 @@ class Decoder:
         if hasattr(whole, "get_base_model"):
             whole = whole.get_base_model()
         config = whole.config
-        if config.model_type not in FAMILIES:
-            raise RecipeError(
-                f"model: architecture {config.model_type!r} is not one of {', '.join(FAMILIES)}; "
-                "choose a model of a supported family"
-            )
+        _refuse_unknown(config)
         self.heads: int = config.num_attention_heads
         self.key_heads: int = config.num_key_value_heads
         self.head_size: int = getattr(config, "head_dim", None) or config.hidden_size // self.heads
@@ -191,6 +187,25 @@ class Decoder:
         with torch.no_grad():
             cos_1TD, sin_1TD = self._rotary(self._embed.weight[:1, :1], places_1T)
         return cos_1TD[0], sin_1TD[0]
+
+
+def _refuse_unknown(config: Any) -> None:
+    """Raise `RecipeError` for what this forward pass would compute wrongly."""
+    if config.model_type not in FAMILIES:
+        raise RecipeError(
+            f"model: architecture {config.model_type!r} is not one of {', '.join(FAMILIES)}; "
+            "choose a model of a supported family"
+        )
+    if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
+        raise RecipeError(
+            f"model: sliding windows (of {config.sliding_window} tokens) are not supported; choose "
+            "a model whose layers all attend to everything before"
+        )
+    if config.hidden_act != "silu":
+        raise RecipeError(
+            f"model: the activation {config.hidden_act!r} is not supported; choose a model with "
+            "'silu'"
+        )
 
 
 def rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Turning a GGUF file into an ordinary Hugging Face folder, once.
 
-`transformers` reads GGUF but refuses to save what it read; the weights are copied into a fresh
-model of the same configuration, which it saves like any other.
+`transformers` reads GGUF but refuses to save what it read, so the configuration, the weights and
+the tokenizer are written one by one.
 """
 
 # The library underneath is typed in part.
@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from safetensors import torch as safetensors_torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from forethought.core.errors import RecipeError
 
+tensors: Any = safetensors_torch
 PACKAGE = "package:"
 
 
@@ -48,11 +50,9 @@ def convert_gguf(name: str, folder: Path) -> Path:
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
     where: dict[str, Any] = {"gguf_file": path.name}
-    config: Any = AutoConfig.from_pretrained(path.parent, **where)
-    loaded: Any = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **where)
-    fresh: Any = AutoModelForCausalLM.from_config(config)
-    fresh.load_state_dict(loaded.state_dict())
-    fresh.save_pretrained(beside)
+    network: Any = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **where)
+    network.config.save_pretrained(beside)
+    tensors.save_model(network, beside / "model.safetensors", metadata={"format": "pt"})
     tokenizer: Any = AutoTokenizer.from_pretrained(path.parent, **where)
     tokenizer.save_pretrained(beside)
     beside.rename(folder)

@@ -60,7 +60,7 @@ class LocalModel:
             weights = tensors.load_file(folder / "adapter_model.safetensors")
             peft.set_peft_model_state_dict(network, weights)
         else:
-            tensors.load_model(network, folder / "model.safetensors", strict=False)
+            tensors.load_model(network, folder / "model.safetensors")
 
 
 def fresh_model(settings: FreshModel, tokenizer: Tokenizer, seed: int) -> LocalModel:
@@ -96,7 +96,7 @@ def load_local(name: str, format_name: FormatName | None = None) -> LocalModel:
     """A model from a folder or, where there is a network, from the hub.
 
     `format_name` None takes the format that the folder was saved with. Raises `RecipeError` for
-    a model that is not there or has no `tokenizer.json`.
+    a model that is not there, has no `tokenizer.json`, or has no format.
     """
     folder = Path(name)
     if (folder / ADAPTER).is_file():
@@ -105,26 +105,28 @@ def load_local(name: str, format_name: FormatName | None = None) -> LocalModel:
         transformers_logging.disable_progress_bar()
         network: Any = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
         if folder.is_dir():
-            tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+            tokenizer = Tokenizer.from_str((folder / TOKENIZER).read_text(encoding="utf-8"))
         else:
             tokenizer = Tokenizer.from_pretrained(name)
+        chosen = format_name or _saved_format(folder)
     except (OSError, ValueError) as error:
         raise RecipeError(
             f"model {name!r} cannot be loaded: {str(error).splitlines()[0]}; give a folder with "
             "config.json, model.safetensors and tokenizer.json, or a hub name and a network"
         ) from error
-    name_of_format: str = format_name or json.loads((folder / FORMAT).read_text())["format"]
-    return LocalModel(
-        network=network, tokenizer=tokenizer, format=chat_format(name_of_format, tokenizer)
-    )
+    return LocalModel(network=network, tokenizer=tokenizer, format=chat_format(chosen, tokenizer))
 
 
-def with_adapters(model: LocalModel, rank: int, alpha: int) -> LocalModel:
-    """The same model with low-rank adapters (LoRA, arXiv 2106.09685), alone trained."""
+def with_adapters(model: LocalModel, rank: int, alpha: int, seed: int = 0) -> LocalModel:
+    """The same model with low-rank adapters (LoRA, arXiv 2106.09685), alone trained.
+
+    They are drawn from `seed` and change nothing until they are trained.
+    """
     peft: Any = importlib.import_module("peft")
-    adapted: Any = peft.get_peft_model(
-        model.network, peft.LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(ADAPTED))
-    )
+    settings = peft.LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(ADAPTED))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        adapted: Any = peft.get_peft_model(model.network, settings)
     return LocalModel(network=adapted, tokenizer=model.tokenizer, format=model.format)
 
 
@@ -132,8 +134,10 @@ def _load_adapted(folder: Path) -> LocalModel:
     """What `with_adapters` made and `save` wrote: the base model again, and its adapters."""
     peft: Any = importlib.import_module("peft")
     described = json.loads((folder / ADAPTER).read_text())
-    base = load_local(
-        described["base_model_name_or_path"], json.loads((folder / FORMAT).read_text())["format"]
-    )
+    base = load_local(described["base_model_name_or_path"], _saved_format(folder))
     network: Any = peft.PeftModel.from_pretrained(base.network, folder, is_trainable=True)
     return LocalModel(network=network, tokenizer=base.tokenizer, format=base.format)
+
+
+def _saved_format(folder: Path) -> FormatName:
+    return json.loads((folder / FORMAT).read_text())["format"]

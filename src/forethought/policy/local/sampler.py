@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from forethought.core.errors import ForethoughtError, PolicyError
+from forethought.core.errors import ForethoughtError, PolicyError, boundary
 from forethought.policy.local.crew import Crew, Emit, Replica
 from forethought.policy.local.generate import Request, generate
 from forethought.policy.protocol import Sampled, SamplingSettings
@@ -110,7 +110,8 @@ class LocalSampler:
             for share in shares
         ]
         try:
-            await self.crew.run(_generate, payloads, hear)
+            with boundary(PolicyError, "sampling"):
+                await self.crew.run(_generate, payloads, hear)
         except ForethoughtError as error:
             _fail(waiting, error)
         finally:

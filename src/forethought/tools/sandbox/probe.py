@@ -27,7 +27,7 @@ import os, socket, signal
 def tried(action):
     try:
         print(action())
-    except Exception as error:
+    except (OSError, ValueError) as error:
         print(type(error).__name__)
 def tcp():
     return socket.create_connection(("127.0.0.1", {tcp}), 0.2)

@@ -18,15 +18,17 @@ _START_SECONDS = 30.0
 _GRACE_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
 _FOLDER = Path(__file__).parent
-# What a server must know comes in by its standard input: its command line stays readable in
-# /proc for the programs that it forks.
-_BOOT = (
+
+BOOT = (
     "import sys; folder, *known = sys.stdin.read().splitlines(); sys.path.append(folder); "
     "from inside.supervisor import main; sys.path.pop(); main(*known)"
 )
+"""Starts a server. What it must know comes in by its standard input, since the programs that it
+forks can read its command line: the sandbox's folder, its end of the wire, its parent, limits."""
+
 # Hashes are fixed, so that the same program prints the same set in every run; `-I` would ignore
 # that, hence its parts. Nothing else of the environment gets in.
-_OPTIONS = ("-P", "-s", "-S", "-c", _BOOT)
+_OPTIONS = ("-P", "-s", "-S", "-c", BOOT)
 _ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/tmp",
@@ -142,7 +144,10 @@ class Server(asyncio.Protocol):
 
 
 async def start_server(settings: PythonSettings) -> Server:
-    """Start a server and wait until it is ready. Raises `SandboxError` with the reason."""
+    """Start a server and wait until it is ready. Raises `SandboxError` with the reason.
+
+    The kernel ends the server with the thread that started it, which is the event loop's.
+    """
     ours, theirs = socket.socketpair()
     with theirs:
         process = _launch(theirs.fileno(), _limits(settings))

@@ -35,7 +35,8 @@ class PlainProcess:
         """Nothing was changed."""
 
     def enter(self, place: int) -> None:
-        """Limit this process."""
+        """Limit this process, and tie it to the zygote's life."""
+        kernel.die_with_parent(signal.SIGKILL)
         os.chdir(self._folders[place])
         limit_program(self._limits)
 

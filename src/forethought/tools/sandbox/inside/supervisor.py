@@ -112,7 +112,10 @@ class _Supervisor:
     # The tool's wire.
 
     def _read_tool(self) -> None:
-        data = self._tool.recv(1 << 20)
+        try:
+            data = self._tool.recv(1 << 20)
+        except ConnectionResetError:  # it died with reports unread
+            data = b""
         self._open = bool(data)
         self._inbox += data
         while (request := take_request(self._inbox)) is not None:

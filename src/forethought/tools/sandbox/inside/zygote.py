@@ -42,7 +42,9 @@ class _Call:
         if self.init:
             os.kill(self.init, signal.SIGKILL)
         elif self.child:
-            # A zombie still holds its group's number, so that no stranger can be hit.
+            # Not reaped yet, it still holds both numbers, so that no stranger can be hit; its
+            # group does not exist before the child has made it.
+            os.kill(self.child, signal.SIGKILL)
             with suppress(ProcessLookupError):
                 os.killpg(self.child, signal.SIGKILL)
 
@@ -198,6 +200,7 @@ class _Zygote:
             os._exit(code)
 
     def _prepare(self, place: int, descriptors: list[int]) -> str:
+        self._orders.close()  # an end held here would hide the zygote's death
         go, script, out, err = descriptors
         wire = socket.socket(fileno=go)
         with _LastWords(wire):

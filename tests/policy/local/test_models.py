@@ -1,0 +1,167 @@
+"""Models are made, adapted, saved and loaded without losing a bit."""
+
+import copy
+
+import pytest
+import torch
+
+from forethought.core.errors import RecipeError
+from forethought.core.messages import User
+from forethought.policy.local.crew import trained_parameters
+from forethought.policy.local.decoder import Decoder
+from forethought.policy.local.models import fresh_model, load_local, with_adapters
+from forethought.policy.local.settings import FreshModel
+from tiny import local_model, same_weights, tokenizer, weights
+
+# The adapters' library asks the models' library for something that it is about to rename.
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+
+SMALL = FreshModel(type="fresh", width=16, layers=1, heads=2, feed=24, context=64)
+IDS = torch.tensor([[1, 2, 3, 4, 5]])
+
+
+@torch.no_grad()
+def logits(model):
+    decoder = Decoder(model.network)
+    return decoder.logits(decoder.hidden(IDS))
+
+
+@pytest.fixture
+def adapted(tmp_path):
+    """A saved model, loaded again and given adapters that are not trivial."""
+    local_model().save(tmp_path / "base")
+    model = with_adapters(load_local(str(tmp_path / "base")), rank=2, alpha=4)
+    with torch.no_grad():
+        for parameter in trained_parameters(model.network):
+            parameter.copy_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+@pytest.mark.parametrize("architecture", ["qwen3", "llama"])
+def test_a_fresh_model_is_what_the_settings_say(architecture):
+    words = tokenizer()
+    settings = SMALL.model_copy(update={"architecture": architecture})
+    model = fresh_model(settings, words, seed=0)
+    config = model.network.config
+    assert config.model_type == architecture
+    assert (config.hidden_size, config.num_hidden_layers, config.head_dim) == (16, 1, 8)
+    assert config.vocab_size == words.get_vocab_size()
+    assert Decoder(model.network).context == 64
+    assert model.format.name == "compact"
+
+
+def test_a_fresh_model_counts_its_numbers():
+    words = tokenizer()
+    model = fresh_model(SMALL.model_copy(update={"architecture": "llama"}), words, seed=0)
+    layer = 4 * 16 * 16 + 3 * 16 * 24 + 2 * 16  # attention, feed-forward, two norms
+    assert model.parameters == words.get_vocab_size() * 16 + layer + 16
+
+
+def test_a_seed_decides_the_weights_and_leaves_other_randomness_alone():
+    words = tokenizer()
+    state = torch.get_rng_state()
+    one, again, other = (fresh_model(SMALL, words, seed) for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert same_weights(weights(one.network), weights(again.network))
+    assert not same_weights(weights(one.network), weights(other.network))
+
+
+def test_a_width_that_heads_do_not_divide_is_refused():
+    uneven = SMALL.model_copy(update={"heads": 3})
+    with pytest.raises(RecipeError, match=r"model\.width = 16.*multiple of model\.heads = 3"):
+        fresh_model(uneven, tokenizer(), seed=0)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+def test_a_saved_model_comes_back_to_the_bit_with_its_words_and_format(family, tmp_path):
+    model = local_model(family)
+    model.save(tmp_path)
+    loaded = load_local(str(tmp_path))
+    assert same_weights(weights(loaded.network), weights(model.network))
+    assert loaded.format.name == "compact"
+    assert loaded.format.opening([User(text="6 * 7?")], ()) == model.format.opening(
+        [User(text="6 * 7?")], ()
+    )
+
+
+def test_weights_are_loaded_in_place(tmp_path):
+    source, target = local_model(seed=1), local_model(seed=2)
+    source.save(tmp_path)
+    shared = next(target.network.parameters())
+    target.load_weights(tmp_path)
+    assert same_weights(weights(target.network), weights(source.network))
+    assert shared is next(target.network.parameters())
+    assert torch.equal(shared, next(source.network.parameters()))
+
+
+def test_weights_of_another_shape_of_model_are_not_half_loaded(tmp_path):
+    local_model(num_hidden_layers=1).save(tmp_path)
+    with pytest.raises(RuntimeError, match="Missing key"):
+        local_model(num_hidden_layers=2).load_weights(tmp_path)
+
+
+def test_a_recipe_may_choose_another_format_than_the_saved_one(tmp_path):
+    local_model().save(tmp_path)
+    assert load_local(str(tmp_path), "hermes").format.name == "hermes"
+
+
+@pytest.mark.parametrize("lost", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_folder_that_lacks_a_part_is_refused_by_name(lost, tmp_path):
+    local_model().save(tmp_path)
+    (tmp_path / lost).unlink()
+    with pytest.raises(RecipeError, match=rf"model '{tmp_path}' cannot be loaded.*give a folder"):
+        load_local(str(tmp_path))
+
+
+def test_a_folder_without_a_format_needs_one_named(tmp_path):
+    local_model().save(tmp_path)
+    (tmp_path / "forethought.json").unlink()
+    assert load_local(str(tmp_path), "compact").format.name == "compact"
+    with pytest.raises(RecipeError, match="format"):
+        load_local(str(tmp_path))
+
+
+def test_only_adapters_are_trained(adapted):
+    trained = {id(each) for each in trained_parameters(adapted.network)}
+    names = {name for name, each in adapted.network.named_parameters() if id(each) in trained}
+    assert len(names) == 2 * 2 * 7  # two matrices for each of seven modules in two layers
+    assert all(".lora_A." in name or ".lora_B." in name for name in names)
+
+
+def test_fresh_adapters_change_nothing_and_follow_from_their_seed(tmp_path):
+    model = local_model()
+    before = logits(model)
+    one = with_adapters(copy.deepcopy(model), rank=2, alpha=4)
+    again = with_adapters(copy.deepcopy(model), rank=2, alpha=4)
+    torch.testing.assert_close(logits(one), before, rtol=0, atol=1e-6)
+    assert same_weights(weights(one.network), weights(again.network))
+
+
+def test_adapters_come_back_to_the_bit(adapted, tmp_path):
+    adapted.save(tmp_path / "adapters")
+    loaded = load_local(str(tmp_path / "adapters"))
+    assert same_weights(weights(loaded.network), weights(adapted.network))
+    assert len(trained_parameters(loaded.network)) == len(trained_parameters(adapted.network))
+    assert loaded.format.name == "compact"
+
+
+def test_adapters_are_loaded_in_place(adapted, tmp_path):
+    adapted.save(tmp_path / "adapters")
+    expected = weights(adapted.network)
+    with torch.no_grad():
+        for parameter in trained_parameters(adapted.network):
+            parameter.zero_()
+    adapted.load_weights(tmp_path / "adapters")
+    assert same_weights(weights(adapted.network), expected)
+
+
+def test_adapted_logits_are_those_of_the_merged_model_and_not_of_the_base(adapted):
+    apart = logits(adapted)
+    base = load_local(adapted.network.peft_config["default"].base_model_name_or_path)
+    assert not torch.allclose(apart, logits(base), atol=1e-2)
+    merged = copy.deepcopy(adapted.network).merge_and_unload()
+    decoder = Decoder(merged)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            decoder.logits(decoder.hidden(IDS)), apart, rtol=1e-5, atol=1e-5
+        )
