@@ -1,13 +1,36 @@
-"""Every key of a recipe, read from the settings models, as the rows of the guide's tables."""
+"""Every key of a recipe, read from the settings models, as the rows of the guide's tables.
 
+    python tests/docs/recipe_keys.py docs/guides/recipe.md
+
+writes the tables of the guide again. Headings and prose stay those of a person.
+"""
+
+import re
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from forethought.app.recipe import Recipe
 from forethought.core.settings import Settings
+
+TABLE = re.compile(r"(?<=\|---\|---\|---\|\n)(?:\|.*\n)*")
+
+
+def refreshed(guide: str) -> str:
+    """The guide with every table as the settings models have it today."""
+    found = tables(Recipe)
+    head, *parts = guide.split("\n## ")
+    return "\n## ".join([head, *(_refreshed_part(part, found) for part in parts)])
+
+
+def _refreshed_part(part: str, found: dict[str, list[str]]) -> str:
+    table = "".join(f"{row}\n" for row in found.get(part.partition("\n")[0], ()))
+    return TABLE.sub(lambda _: table, part)
 
 
 def tables(recipe: type[Settings]) -> dict[str, list[str]]:
@@ -82,3 +105,8 @@ def written(default: object) -> str:
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
     return f"`{default}`" if default != "" else "empty"
+
+
+if __name__ == "__main__":
+    page = Path(sys.argv[1])
+    page.write_text(refreshed(page.read_text()))

@@ -38,6 +38,7 @@ def test_a_run_goes_on_where_it_was_left(tmp_path):
 def test_a_changed_recipe_is_kept_only_once_a_stage_accepts_it(tmp_path):
     with Run.create_or_open(tmp_path, RECIPE) as run:
         run.stage("sft").begin({"seed": 7})
+        run.stage("sft").commit(0)
     with Run.create_or_open(tmp_path, {"seed": 8}) as run:
         with pytest.raises(RecipeError, match="seed was 7, is now 8"):
             run.stage("sft").begin({"seed": 8})

@@ -154,6 +154,7 @@ def test_stages_are_listed_as_begun_with_their_steps(run):
 def test_a_stage_begun_with_other_settings_is_refused_naming_each(run):
     stage = run.stage("rl")
     stage.begin({"seed": 1, "loss": {"name": "grpo_t", "clip": [0.2, 0.2]}, "gone": True})
+    stage.commit(0)
     with pytest.raises(RecipeError) as refused:
         run.stage("rl").begin({"seed": 2, "loss": {"name": "grpo_t", "clip": [0.2, 0.3]}})
     message = str(refused.value)
@@ -163,6 +164,14 @@ def test_a_stage_begun_with_other_settings_is_refused_naming_each(run):
     assert "gone was true, is now absent" in message
     assert "loss.name" not in message
     assert "--run" in message
+
+
+def test_a_stage_without_a_step_takes_other_settings(run):
+    run.stage("rl").begin({"train": "mistyped.jsonl"})
+    run.stage("rl").begin({"train": "train.jsonl"})
+    run.stage("rl").commit(0)
+    with pytest.raises(RecipeError, match=r"train\.jsonl"):
+        run.stage("rl").begin({"train": "other.jsonl"})
 
 
 def test_a_stage_begun_again_with_the_same_settings_goes_on(run):

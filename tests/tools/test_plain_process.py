@@ -33,7 +33,7 @@ def test_programs_run_in_an_empty_folder_that_goes_with_them():
         "import os\nos.getcwd(), os.listdir()",
     )
     assert first.text == "['a']"
-    assert "'/tmp/program-" in second.text
+    assert "'/tmp/programs-" in second.text
     assert second.text.endswith(", [])")
     assert not Path(second.text.split("'")[1]).exists()
 
@@ -65,3 +65,15 @@ def test_a_program_that_kills_its_server_twice_is_to_blame():
     assert reply.status is ToolStatus.MODEL_ERROR
     assert reply.text == "[the process was ended by a fault that ended its server]"
     assert after.text == "1"
+
+
+def test_a_killed_zygote_leaves_no_folder(tmp_path):
+    notes = tmp_path / "notes"
+    (reply,) = run_all(
+        f"import os, time\nopen({str(notes)!r}, 'a').write(os.getcwd() + '\\n')\n"
+        "os.kill(os.getppid(), 9)\ntime.sleep(60)"
+    )
+    assert reply.status is ToolStatus.MODEL_ERROR
+    folders = [Path(line) for line in notes.read_text().splitlines()]
+    assert len(folders) == 2
+    assert not any(folder.parent.exists() for folder in folders)

@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options.run_command(options, overrides, console)
     except ForethoughtError as error:
-        Console(stderr=True).print(f"forethought: {error}", style="red", highlight=False)
+        Show(Console(stderr=True)).complain(f"forethought: {error}")
         return BAD_INPUT
     except KeyboardInterrupt:
         console.print("\nStopped. What is finished is kept; the same command goes on from there.")
@@ -124,13 +124,13 @@ def _stage(options: argparse.Namespace, overrides: list[str], console: Console) 
     work, following = STAGES[options.name]
     _run(work, recipe, folder, console)
     target = folder if following == "report" else options.recipe
-    console.print(f"\nNext: forethought {following} {target}", highlight=False)
+    Show(console).tell(f"\nNext: forethought {following} {target}")
 
 
 def _report(options: argparse.Namespace, overrides: list[str], console: Console) -> None:
     with Run.read(options.run) as run:
         path = write_report(run, options.run / "report.html")
-    console.print(f"Wrote {path}", highlight=False)
+    Show(console).tell(f"Wrote {path}")
 
 
 def _recipe(options: argparse.Namespace, overrides: list[str], console: Console) -> None:
@@ -145,7 +145,7 @@ def _run(
     work: Callable[[Context], Awaitable[None]], recipe: Recipe, folder: Path, console: Console
 ) -> None:
     with Run.create_or_open(folder, recipe.model_dump(mode="json")) as run:
-        console.print(f"run folder: {folder}", highlight=False)
+        Show(console).tell(f"run folder: {folder}")
         asyncio.run(_awaited(work, Context(recipe, run, Show(console))))
 
 

@@ -4,17 +4,17 @@ Every section belongs to the room that acts on it; here they are only put togeth
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import tyro
 from pydantic import Field, PositiveInt, ValidationError
 from pydantic_core import ErrorDetails
 
 from forethought.agents.demonstrators import DemonstratorSettings
 from forethought.agents.tool_agent import AgentSettings
+from forethought.app.overrides import overridden
 from forethought.app.problems import ProblemSettings
 from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings
@@ -101,14 +101,7 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     recipe = checked(found, str(path))
     if not overrides:
         return recipe
-    overridden = tyro.cli(
-        Recipe,
-        prog=f"forethought … {path}",
-        default=recipe,
-        args=list(overrides),
-        config=(tyro.conf.AvoidSubcommands,),
-    )
-    return checked(overridden.model_dump(mode="json"), "the command line")
+    return checked(overridden(recipe.model_dump(mode="json"), overrides), "the command line")
 
 
 def checked(found: Mapping[str, Any], source: str) -> Recipe:
@@ -116,21 +109,43 @@ def checked(found: Mapping[str, Any], source: str) -> Recipe:
     try:
         return Recipe.model_validate(found)
     except ValidationError as error:
-        faults = "\n  ".join(_explain(each) for each in error.errors(include_url=False))
+        faults = "\n  ".join(_explain(each, found) for each in error.errors(include_url=False))
         raise RecipeError(f"{source}: the recipe cannot be used:\n  {faults}") from error
 
 
-def _explain(fault: ErrorDetails) -> str:
+def _explain(fault: ErrorDetails, found: Mapping[str, Any]) -> str:
     """One fault as key, value and remedy."""
-    key = ".".join(str(part) for part in fault["loc"])
+    key = ".".join(_key(fault, found))
     if fault["type"] == "extra_forbidden":
         known = _keys_beside(fault["loc"])
         close = get_close_matches(str(fault["loc"][-1]), known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
         return f"{key}: there is no such key; {hint}"
+    context = fault.get("ctx", {})
     if fault["type"] == "missing":
         return f"{key}: this key is missing; add it"
+    if fault["type"] == "union_tag_not_found":
+        return f"{key}.type: this key is missing; add it"
+    if fault["type"] == "union_tag_invalid":
+        return f"{key}.type = {context['tag']!r}: known are {context['expected_tags']}"
     return f"{key} = {fault['input']!r}: {fault['msg']}"
+
+
+def _key(fault: ErrorDetails, found: Any) -> Iterator[str]:
+    """The key as it is written: without what names a variant, which stands in no recipe."""
+    *way, last = fault["loc"]
+    for part in way:
+        if _holds(found, part):
+            found = found[part]
+            yield str(part)
+    if fault["type"] == "missing" or _holds(found, last):
+        yield str(last)
+
+
+def _holds(node: object, part: str | int) -> bool:
+    if isinstance(part, int):
+        return isinstance(node, list | tuple)
+    return isinstance(node, Mapping) and part in node
 
 
 def _keys_beside(location: Sequence[str | int]) -> list[str]:
@@ -152,5 +167,7 @@ def _descend(node: Mapping[str, Any], part: str | int) -> dict[str, Any]:
 
 
 def _resolve(node: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    name = node.get("$ref", "").rpartition("/")[2]
-    return schema["$defs"][name] if name else node
+    for one in (node, *node.get("anyOf", ())):
+        if name := one.get("$ref", "").rpartition("/")[2]:
+            return schema["$defs"][name]
+    return node

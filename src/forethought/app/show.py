@@ -52,7 +52,7 @@ class Bar:
         elif time.monotonic() - self._last > LINE_EVERY:
             self._last = time.monotonic()
             self.console.print(
-                f"  {self.what}: {self.done}/{self.total}  {self.noted}", style="dim"
+                f"  {self.what}: {self.done}/{self.total}  {self.noted}", style="dim", markup=False
             )
 
 
@@ -64,13 +64,20 @@ class Show:
 
     def stage(self, title: str, why: str) -> None:
         """A stage begins."""
-        self.console.print()
-        self.console.print(title, style="bold")
-        self.console.print(f"  {why}", highlight=False)
+        self.tell(f"\n{title}", style="bold")
+        self.console.print(f"  {why}", highlight=False, markup=False)
 
     def say(self, text: str) -> None:
         """One sentence."""
-        self.console.print(f"  {text}", highlight=False, soft_wrap=True)
+        self.tell(f"  {text}")
+
+    def complain(self, text: str) -> None:
+        """What went wrong."""
+        self.tell(text, style="red")
+
+    def tell(self, text: str, style: str | None = None) -> None:
+        """Text as it is: paths in it are neither broken into lines nor read as markup."""
+        self.console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
     @contextmanager
     def bar(self, what: str, total: int, done: int = 0) -> Generator[Bar]:

@@ -44,12 +44,13 @@ class Stage:
     def begin(self, fingerprint: Mapping[str, Any]) -> None:
         """State the settings that the stage depends on, before its first step.
 
-        Raises `RecipeError` when the stage was begun with different ones: half a stage made
-        with one recipe and half with another would be neither.
+        Raises `RecipeError` when a step was committed with different ones: half a stage made
+        with one recipe and half with another would be neither. A stage without a step takes the
+        new ones, so that a recipe that failed at once can be mended in place.
         """
         now = _as_json(fingerprint)
         earlier = self.get(FINGERPRINT)
-        if earlier is None:
+        if earlier is None or not self.next_step:
             self.put(FINGERPRINT, now)
         elif differences := list(_differences(earlier, now)):
             raise RecipeError(

@@ -30,7 +30,7 @@ CONTROL = (
     "<think>",
     "</think>",
 )
-PIECES = Regex(r"\\.|\\boxed\{| ?[A-Za-z]+|\d|[^\sA-Za-z\d]|\s+")
+PIECES = Regex(r"\\boxed\{|\\[^\d\n]| ?[A-Za-z]+|\d|[^\sA-Za-z\d]|\s+")
 
 
 def train_tokenizer(texts: Iterable[str], tools: Sequence[ToolSpec], vocabulary: int) -> Tokenizer:

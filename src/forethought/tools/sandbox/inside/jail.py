@@ -36,6 +36,18 @@ class Namespaces:
         self._filter, self._filter_code = pack_filter()
         self._home = -1
 
+    def prepare(self) -> None:
+        """Put the next child into a pid namespace, as its first process: all end with it."""
+        if os.getuid() == 0:
+            kernel.unshare(kernel.NEW_PID, "pid")
+            return
+        user, group = os.getuid(), os.getgid()
+        kernel.unshare(kernel.NEW_USER | kernel.NEW_PID, "user, pid")
+        _keep_identity(user, group)
+
+    def clear(self) -> None:
+        """Nothing is left: what there was, the zygote's namespaces took with them."""
+
     def settle(self) -> None:
         """Take on the minimal root and the namespaces that the calls of this server share."""
         kernel.unshare(kernel.NEW_MOUNT, "mount")
@@ -79,16 +91,6 @@ class Namespaces:
 
     def close(self, place: int, others: Collection[int]) -> None:
         """Nothing is left once the init is gone: mounts and processes went with it."""
-
-
-def leave_host() -> None:
-    """In the supervisor: put its next child into a pid namespace, as its first process."""
-    if os.getuid() == 0:
-        kernel.unshare(kernel.NEW_PID, "pid")
-        return
-    user, group = os.getuid(), os.getgid()
-    kernel.unshare(kernel.NEW_USER | kernel.NEW_PID, "user, pid")
-    _keep_identity(user, group)
 
 
 def _keep_identity(user: int, group: int) -> None:

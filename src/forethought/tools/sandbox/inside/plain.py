@@ -18,7 +18,15 @@ class PlainProcess:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._folders = dict[int, str]()
+        self._folder = f"/tmp/programs-{os.urandom(8).hex()}"
+
+    def prepare(self) -> None:
+        """Make the folder that the working directories will be in."""
+        os.mkdir(self._folder, 0o700)
+
+    def clear(self) -> None:
+        """Remove it, with those of calls that a dead zygote could not end itself."""
+        _remove(self._folder)
 
     def settle(self) -> None:
         """Become the parent of whatever outlives its own parent, to be able to end it."""
@@ -27,8 +35,7 @@ class PlainProcess:
 
     def open(self, place: int) -> int:
         """Make the working directory."""
-        self._folders[place] = f"/tmp/program-{os.urandom(8).hex()}"
-        os.mkdir(self._folders[place], 0o700)
+        os.mkdir(f"{self._folder}/{place}", 0o700)
         return 0
 
     def opened(self) -> None:
@@ -37,7 +44,7 @@ class PlainProcess:
     def enter(self, place: int) -> None:
         """Limit this process, and tie it to the zygote's life."""
         kernel.die_with_parent(signal.SIGKILL)
-        os.chdir(self._folders[place])
+        os.chdir(f"{self._folder}/{place}")
         limit_program(self._limits)
 
     def close(self, place: int, others: Collection[int]) -> None:
@@ -45,7 +52,7 @@ class PlainProcess:
         for orphan in self._children() - set(others):
             os.kill(orphan, signal.SIGKILL)
             os.waitpid(orphan, 0)
-        _remove(self._folders.pop(place))
+        _remove(f"{self._folder}/{place}")
 
     def _children(self) -> set[int]:
         descriptor = os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY)

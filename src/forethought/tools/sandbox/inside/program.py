@@ -55,7 +55,7 @@ class _Ending:
     def _exit_code(self, code: object) -> int:
         if code is None or isinstance(code, int):
             return (code or 0) & 0xFF
-        print(code, file=self._stderr)
+        self._stderr.write(f"{code}\n")
         return 1
 
     def _show(self, error: BaseException) -> None:

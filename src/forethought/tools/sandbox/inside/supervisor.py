@@ -14,10 +14,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import NoReturn
 
-from . import jail, kernel, zygote
+from . import kernel, zygote
 from .frames import FAULT, NEWS, ORDER, Ask, End, Order, Report, Request, take_request
+from .jail import Namespaces
 from .limits import Limits
 from .output import Capture
+from .plain import PlainProcess
+from .walls import Walls
 
 _ARMED = 2
 _FLOOD = 16 << 20
@@ -44,36 +47,39 @@ class _Place:
 def supervise(tool: socket.socket, limits: Limits) -> None:
     """Serve the tool until it closes its end, or dies."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    if limits.namespaces:
-        try:
-            jail.leave_host()
-        except OSError as error:
-            tool.send(Report(0, End.SETUP, err=str(error).encode()).pack())
-            return
+    walls: Walls = Namespaces(limits) if limits.namespaces else PlainProcess(limits)
+    try:
+        walls.prepare()
+    except OSError as error:
+        tool.send(Report(0, End.SETUP, err=str(error).encode()).pack())
+        return
     child = os.fork()
     if child == 0:
-        _become_zygote(theirs, limits)
+        _become_zygote(theirs, limits, walls)
     theirs.close()
-    _Supervisor(tool, ours, limits).serve()
-    ours.close()
-    os.waitpid(child, 0)
+    try:
+        _Supervisor(tool, ours, limits.wall_seconds).serve()
+    finally:
+        ours.close()
+        os.waitpid(child, 0)
+        walls.clear()
 
 
-def _become_zygote(orders: socket.socket, limits: Limits) -> NoReturn:
+def _become_zygote(orders: socket.socket, limits: Limits, walls: Walls) -> NoReturn:
     keep = os.dup2(orders.detach(), 3, inheritable=False)
     os.closerange(keep + 1, 256)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(nothing, descriptor)
     os.close(nothing)
-    zygote.live(socket.socket(fileno=keep), limits)
+    zygote.live(socket.socket(fileno=keep), limits, walls)
 
 
 class _Supervisor:
-    def __init__(self, tool: socket.socket, orders: socket.socket, limits: Limits) -> None:
+    def __init__(self, tool: socket.socket, orders: socket.socket, wall_seconds: float) -> None:
         self._tool = tool
         self._orders = orders
-        self._limits = limits
+        self._wall_seconds = wall_seconds
         self._inbox = bytearray()
         self._outbox = bytearray()
         self._waiting = deque[Request]()
@@ -193,7 +199,7 @@ class _Supervisor:
             os.set_blocking(reader, False)
             self._watch(reader, lambda reader=reader: self._drain(place, reader))
         place.started = time.monotonic()
-        place.deadline = place.started + self._limits.wall_seconds
+        place.deadline = place.started + self._wall_seconds
         try:
             place.go.send(b"g")
         except BrokenPipeError:  # it died while it was waiting: nothing of the program has run

@@ -7,6 +7,14 @@ from typing import Protocol
 class Walls(Protocol):
     """Keeps the calls of one zygote apart from the host and from each other."""
 
+    def prepare(self) -> None:
+        """In the supervisor, before it forks the zygote."""
+        ...
+
+    def clear(self) -> None:
+        """In the supervisor, after the zygote's end, or in a zygote whose supervisor is gone."""
+        ...
+
     def settle(self) -> None:
         """In the zygote, once: what all of its calls share."""
         ...

@@ -17,9 +17,7 @@ from typing import NoReturn
 
 from . import memory, program
 from .frames import FAULT, NEWS, ORDER, Order
-from .jail import Namespaces
 from .limits import Limits, limit_family, volunteer_for_eviction
-from .plain import PlainProcess
 from .walls import Walls
 
 READY = b"R"
@@ -62,11 +60,10 @@ class _LastWords:
             self._wire.send(FAULT + f"{error or kind.__name__}".encode()[:500])
 
 
-def live(orders: socket.socket, limits: Limits) -> NoReturn:
+def live(orders: socket.socket, limits: Limits, walls: Walls) -> NoReturn:
     """Close the server's jail, import what programs will want, and obey until the wire closes."""
     try:
         with _LastWords(orders):
-            walls: Walls = Namespaces(limits) if limits.namespaces else PlainProcess(limits)
             _settle_in(limits, walls)
             _Zygote(orders, limits.memory_mb * 1024, walls).serve()
     finally:
@@ -189,6 +186,7 @@ class _Zygote:
             _, call = self._calls.popitem()
             os.waitpid(call.child, 0)
             self._walls.close(call.place, {other.child for other in self._calls.values()})
+        self._walls.clear()
 
     def _be_child(self, place: int, descriptors: list[int]) -> NoReturn:
         """In the child: close the jail, say so, wait for a program, run it, end."""

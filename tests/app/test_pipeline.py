@@ -1,0 +1,95 @@
+"""The whole pipeline: from a recipe to a report, in one command or in five."""
+
+import tomllib
+
+import pytest
+
+from app.small import STAGES, TRAINED, copied, forethought, outcome
+from forethought.app.recipe import read_recipe
+from forethought.journal.run import Run
+
+
+def test_a_quickstart_finishes_every_stage(whole):
+    with Run.read(whole) as run:
+        assert [stage.name for stage in run.stages()] == [*STAGES, "eval_after"]
+        assert all(stage.finished for stage in run.stages())
+
+
+def test_a_quickstart_ends_with_a_report_that_says_where_it_is(recipe, whole, tmp_path, capsys):
+    folder = copied(whole, tmp_path / "run")
+    (folder / "report.html").unlink()
+    assert forethought("quickstart", "--recipe", recipe, "--run", folder) == 0
+    said = capsys.readouterr().out
+    assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert f"Open the report: {folder / 'report.html'}" in said
+    assert f"forethought report {folder}" in said
+    assert "forethought recipe > my.toml" in said
+
+
+def test_a_finished_run_is_not_repeated_and_says_so(recipe, whole, tmp_path, capsys):
+    folder = copied(whole, tmp_path / "run")
+    before = outcome(folder)
+    with Run.read(folder) as run:
+        times = [(stage.begun_at, stage.ended_at) for stage in run.stages()]
+    assert forethought("quickstart", "--recipe", recipe, "--run", folder) == 0
+    with Run.read(folder) as run:
+        assert [(stage.begun_at, stage.ended_at) for stage in run.stages()] == times
+    assert outcome(folder) == before
+    said = capsys.readouterr().out
+    for stage in (*STAGES, "eval_after"):
+        assert f"{stage}: done before, not repeated" in said
+
+
+def test_a_command_a_stage_gives_the_same_run_as_the_quickstart(whole, staged):
+    alone, together = outcome(staged.eval), outcome(whole)
+    assert alone == together
+    assert all(together.weights[stage] for stage in TRAINED)
+    assert together.weights["sft_second"] != together.weights["rl"]
+
+
+def test_a_run_learns_something(whole):
+    with Run.read(whole) as run:
+        losses = [value for _, value in run.series("sft_first", "loss")]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_each_stage_says_which_command_comes_next(recipe, staged, tmp_path, capsys):
+    folder = copied(staged.eval, tmp_path / "run")
+    commands = ("collect", "sft", "measure", "rl", "eval")
+    for command, following in zip(commands, (*commands[1:], "report"), strict=True):
+        assert forethought(command, recipe, "--run", folder) == 0
+        target = folder if following == "report" else recipe
+        assert f"Next: forethought {following} {target}" in capsys.readouterr().out
+
+
+def test_a_report_can_be_written_again(whole, tmp_path, capsys):
+    folder = copied(whole, tmp_path / "run")
+    (folder / "report.html").unlink()
+    assert forethought("report", folder) == 0
+    assert f"Wrote {folder / 'report.html'}" in capsys.readouterr().out
+    assert (folder / "report.html").stat().st_size > 1000
+
+
+def test_the_printed_recipe_is_a_recipe(tmp_path, capsys):
+    assert forethought("recipe") == 0
+    printed = tmp_path / "my.toml"
+    printed.write_text(capsys.readouterr().out, encoding="utf-8")
+    assert read_recipe(printed).model.type == "fresh"
+
+
+def test_the_recipe_that_a_run_keeps_is_enough_to_repeat_it(recipe, whole):
+    with Run.read(whole) as run:
+        assert run.recipe == read_recipe(recipe).model_dump(mode="json")
+
+
+@pytest.mark.parametrize("name", ["odd [bold] name", "näme"])
+def test_a_folder_may_have_any_name(recipe, tmp_path, name, capsys):
+    folder = tmp_path / name / ("long" * 20)
+    assert forethought("collect", recipe, "--run", folder, "--collect.problems", "1") == 0
+    assert f"run folder: {folder}\n" in capsys.readouterr().out
+    assert (folder / "recipe.json").is_file()
+
+
+def test_the_embedded_recipe_names_no_key_twice():
+    assert forethought("recipe") == 0
+    assert tomllib.loads("a = 1") == {"a": 1}

@@ -1,0 +1,93 @@
+"""Rows become padded tensors in which only the policy's own tokens carry anything."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forethought.core.errors import RecipeError
+from forethought.core.trajectory import Tokens
+from forethought.learning.batch import pad
+from learning.rows import random_rows, row
+
+lengths = st.lists(st.integers(2, 40), min_size=1, max_size=12)
+quick = settings(deadline=None, max_examples=60)
+
+
+def sized(lengths):
+    return pad([row("." + "s" * (length - 1)) for length in lengths], [0.0] * len(lengths))
+
+
+def test_a_batch_of_two_rows_by_hand():
+    batch = pad([row(".ss", first=5), row("..s.s", first=1)], [2.0, -3.0])
+    assert batch.ids_BT.tolist() == [[5, 6, 7, 0, 0], [1, 2, 3, 4, 5]]
+    assert batch.mask_BT.int().tolist() == [[0, 1, 1, 0, 0], [0, 0, 1, 0, 1]]
+    assert batch.advantages_BT.tolist() == [[0, 2, 2, 0, 0], [0, 0, -3, 0, -3]]
+    assert batch.sampled_logprobs_BT.tolist() == [[0, -1, -1, 0, 0], [0, 0, -1, 0, -1]]
+    assert batch.lengths_B.tolist() == [3, 5]
+
+
+def test_the_whole_batch_divides_by_its_trained_tokens_and_its_rows_that_have_any():
+    found = pad([row(".ss"), row("..."), row("...s")], [1.0] * 3).denominators(budget=7.0)
+    assert (found.tokens, found.sequences, found.budget) == (3.0, 2.0, 7.0)
+
+
+def test_a_first_token_is_never_trained_because_nothing_precedes_it():
+    batch = pad([row("sss")], [1.0])
+    assert batch.mask_BT.tolist() == [[False, True, True]]
+    assert batch.sampled_logprobs_BT[0, 0] == batch.advantages_BT[0, 0] == 0
+
+
+@pytest.mark.parametrize("rows", [[], ["..."], ["...", "."], ["s"], ["s.."]])
+def test_a_batch_with_nothing_to_train_is_refused(rows):
+    with pytest.raises(RecipeError, match=rf"none of its {len(rows)} rows.*nothing to train"):
+        pad([row(marks) for marks in rows], [0.0] * len(rows))
+
+
+def test_rows_that_are_taken_are_cut_to_the_longest_of_them():
+    whole = pad([row(".ss", first=3), row("." + "s" * 9), row(".s", first=8)], [1.0, 2.0, 3.0])
+    part = whole.take((2, 0))
+    again = pad([row(".s", first=8), row(".ss", first=3)], [3.0, 1.0])
+    for name in ("ids_BT", "mask_BT", "sampled_logprobs_BT", "advantages_BT", "lengths_B"):
+        assert torch.equal(getattr(part, name), getattr(again, name))
+
+
+def test_no_rows_may_be_taken():
+    assert sized([3, 4]).take(()).ids_BT.shape == (0, 0)
+
+
+@quick
+@given(lengths, st.integers(1, 200))
+def test_portions_hold_every_row_once_and_fit_or_are_alone(lengths, tokens):
+    portions = sized(lengths).portions(tokens)
+    assert sorted(place for portion in portions for place in portion) == list(range(len(lengths)))
+    for portion in portions:
+        padded = len(portion) * max(lengths[place] for place in portion)
+        assert padded <= tokens or len(portion) == 1
+
+
+def test_portions_gather_rows_of_similar_length():
+    assert sized([9, 2, 8, 2, 3]).portions(18) == [[1, 3, 4], [2, 0]]
+
+
+@quick
+@given(lengths, st.integers(1, 5))
+def test_hands_hold_every_row_once_in_counts_that_differ_by_one_at_most(lengths, hands):
+    dealt = sized(lengths).deal(hands)
+    assert sorted(place for hand in dealt for place in hand) == list(range(len(lengths)))
+    counts = [len(hand) for hand in dealt]
+    assert max(counts) - min(counts) <= 1
+    work = [sum(lengths[place] for place in hand) for hand in dealt]
+    assert max(work) - min(work) <= max(lengths)
+
+
+def test_a_row_keeps_its_own_numbers_whatever_it_is_padded_with():
+    rows = random_rows(5)
+    batch = pad(rows, [1.0] * 5)
+    for place, each in enumerate(rows):
+        assert isinstance(each, Tokens)
+        assert batch.ids_BT[place, : len(each)].tolist() == list(each.ids)
+        assert not batch.mask_BT[place, len(each) :].any()
+        torch.testing.assert_close(
+            batch.sampled_logprobs_BT[place, : len(each)], torch.tensor(each.logprobs)
+        )

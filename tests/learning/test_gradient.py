@@ -1,0 +1,153 @@
+"""However a batch is divided, its gradient is that of the padded whole."""
+
+import asyncio
+
+import pytest
+import torch
+
+from forethought.learning.batch import pad
+from forethought.learning.gradient import GradientWork, accumulate
+from forethought.learning.losses.catalogue import objective
+from forethought.learning.losses.settings import LossSettings
+from forethought.learning.losses.sft import sft
+from forethought.learning.streams import Denominators, Streams
+from forethought.policy.local.crew import ForkedCrew, LocalCrew, trained_parameters
+from learning.rows import random_rows
+from tiny import network
+
+ROWS = random_rows(9, seed=4)
+ADVANTAGES = [1.5, -0.5, 0.25, -2.0, 0.0, 1.0, -1.0, 0.75, 0.5]
+PENALISED = objective(LossSettings(name="grpo_tcr", kl_coefficient=0.1))
+OBJECTIVES = {
+    "sft": sft,
+    "token mean": objective(LossSettings(name="grpo_tcr")),
+    "sequence ratio": objective(LossSettings(name="grpo_scr")),
+}
+
+
+def silent(worker, value):
+    raise AssertionError("a gradient job emits nothing")
+
+
+def divided(crew, loss, *, micro_tokens=64, order=None, logit_tokens=1000):
+    """The loss, the tally's numbers and the flat gradient of the batch over a crew."""
+    order = order or range(len(ROWS))
+    batch = pad([ROWS[n] for n in order], [ADVANTAGES[n] for n in order])
+    works = [
+        GradientWork(
+            batch=batch,
+            rows=tuple(rows),
+            denominators=batch.denominators(None),
+            objective=loss,
+            temperature=1.0,
+            micro_tokens=micro_tokens,
+            logit_tokens=logit_tokens,
+        )
+        for rows in batch.deal(crew.size)
+    ]
+    shares = asyncio.run(crew.run(accumulate, works, silent))
+    crew.collect_gradients()
+    tallies = [share.tally for share in shares if share.tally is not None]
+    total = tallies[0] if len(tallies) == 1 else tallies[0] + tallies[1]
+    gradient = torch.cat([each.grad.flatten() for each in trained_parameters(crew.model)])
+    return sum(share.loss for share in shares), total.read(), gradient
+
+
+def reference(loss, reference_model=None):
+    """The same from one padded pass of the library's own model."""
+    model = network()
+    batch = pad(ROWS, ADVANTAGES)
+
+    def logprobs_of(model):
+        logprobs = model(batch.ids_BT).logits[:, :-1].log_softmax(-1)
+        chosen = logprobs.gather(2, batch.ids_BT[:, 1:, None])[..., 0]
+        return torch.nn.functional.pad(chosen, (1, 0))
+
+    streams = Streams(
+        mask_BT=batch.mask_BT,
+        advantages_BT=batch.advantages_BT,
+        old_logprobs_BT=batch.sampled_logprobs_BT,
+        weights_BT=torch.ones_like(batch.advantages_BT),
+        ref_logprobs_BT=None if reference_model is None else logprobs_of(reference_model).detach(),
+    )
+    result = loss(logprobs_of(model), streams, Denominators.count([batch.mask_BT]))
+    result.loss.backward()
+    gradient = torch.cat([each.grad.flatten() for each in model.parameters()])
+    return float(result.loss.detach()), result.tally.read(), gradient
+
+
+def agree(found, expected):
+    assert found[0] == pytest.approx(expected[0], abs=1e-5)
+    assert found[1] == pytest.approx(expected[1], rel=1e-4, abs=1e-5)
+    scale = float(expected[2].abs().max())
+    assert scale > 1e-3
+    torch.testing.assert_close(found[2] / scale, expected[2] / scale, rtol=0, atol=1e-6)
+
+
+@pytest.fixture(params=[0, 1, 2], ids=["in process", "one worker", "two workers"])
+def crew(request):
+    crew = ForkedCrew(network(), request.param) if request.param else LocalCrew(network())
+    yield crew
+    crew.close()
+
+
+@pytest.mark.parametrize("micro_tokens", [64, 4096])
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_any_division_gives_the_gradient_of_the_whole(crew, name, micro_tokens):
+    agree(divided(crew, OBJECTIVES[name], micro_tokens=micro_tokens), reference(OBJECTIVES[name]))
+
+
+def test_the_order_of_rows_does_not_matter(crew):
+    order = [4, 8, 0, 2, 7, 1, 6, 3, 5]
+    agree(divided(crew, OBJECTIVES["token mean"], order=order), reference(OBJECTIVES["token mean"]))
+
+
+def test_logits_in_portions_give_the_same_gradient(crew):
+    agree(divided(crew, sft, logit_tokens=5), reference(sft))
+
+
+def test_a_gradient_does_not_hold_what_the_one_before_left(crew):
+    first = divided(crew, sft)
+    again = divided(crew, sft)
+    assert torch.equal(first[2], again[2])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_penalty_reads_the_frozen_reference(workers):
+    other = network(seed=1)
+    crew = ForkedCrew(network(), workers, other) if workers else LocalCrew(network(), other)
+    try:
+        found = divided(crew, PENALISED)
+    finally:
+        crew.close()
+    agree(found, reference(PENALISED, network(seed=1)))
+    assert found[1]["reference_kl"] > 0.01
+
+
+def test_a_worker_without_rows_adds_nothing():
+    crew = ForkedCrew(network(), 2)
+    lonely = pad(ROWS[:1], [1.0])
+    works = [
+        GradientWork(
+            batch=lonely,
+            rows=tuple(rows),
+            denominators=lonely.denominators(None),
+            objective=sft,
+            temperature=1.0,
+            micro_tokens=64,
+            logit_tokens=64,
+        )
+        for rows in lonely.deal(2)
+    ]
+    try:
+        divided(crew, sft)  # leaves a gradient with both workers
+        one, other = asyncio.run(crew.run(accumulate, works, silent))
+        crew.collect_gradients()
+        gradient = next(iter(trained_parameters(crew.model))).grad.clone()
+    finally:
+        crew.close()
+    alone = LocalCrew(network())
+    asyncio.run(alone.run(accumulate, works[:1], silent))
+    assert (other.loss, other.tally) == (0.0, None)
+    assert one.loss > 0
+    torch.testing.assert_close(gradient, next(iter(trained_parameters(alone.model))).grad)

