@@ -48,12 +48,20 @@ async def quickstart(context: Context) -> None:
     await measure(context)
     await rl(context)
     await sit_exam(context, "after", "rl")
-    path = write_report(context.run, context.run.path / "report.html")
-    show = context.show
+    _write_report(context.run, context.show)
+
+
+def _write_report(run: Run, show: Show) -> None:
+    """The report, and what can be done next."""
+    following = (
+        ("Look again later", f"forethought report {run.path}"),
+        ("Change one thing", "forethought recipe > my.toml"),
+        ("and run it", "forethought quickstart --recipe my.toml"),
+    )
+    path = write_report(run, run.path / "report.html", next_commands=following)
     show.stage("Done", f"Open the report: {path}")
-    show.say(f"Look again later:      forethought report {context.run.path}")
-    show.say("Change one thing:      forethought recipe > my.toml, edit it, then")
-    show.say("                       forethought quickstart --recipe my.toml --run runs/mine")
+    for what, command in following:
+        show.say(f"{what:<18} {command}")
 
 
 STAGES: dict[str, tuple[Callable[[Context], Awaitable[None]], str]] = {

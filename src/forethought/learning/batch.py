@@ -72,7 +72,8 @@ def pad(rows: Sequence[Tokens], advantages: Sequence[float]) -> Batch:
 
     Raises `RecipeError` when there is nothing to train.
     """
-    if not any(any(row.sampled) for row in rows):
+    # Nothing precedes a row's first token, so it is not predicted, whoever wrote it.
+    if not any(any(row.sampled[1:]) for row in rows):
         raise RecipeError(
             f"batch: none of its {len(rows)} rows has a token that the policy wrote, so there is "
             "nothing to train; check that the trajectories hold assistant turns"
@@ -85,7 +86,7 @@ def pad(rows: Sequence[Tokens], advantages: Sequence[float]) -> Batch:
         ids_BT[number, : len(row)] = torch.tensor(row.ids)
         mask_BT[number, : len(row)] = torch.tensor(row.sampled)
         logprobs_BT[number, : len(row)] = torch.tensor(row.logprobs)
-    mask_BT[:, 0] = False  # nothing precedes the first token, so it is not predicted
+    mask_BT[:, 0] = False
     return Batch(
         ids_BT=ids_BT,
         mask_BT=mask_BT,

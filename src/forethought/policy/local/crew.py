@@ -10,10 +10,12 @@ one per worker at a time and does not know what jobs do.
 """
 
 import asyncio
+import ctypes
 import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +28,10 @@ from torch import Tensor, nn
 
 from forethought.core.errors import PolicyError
 from forethought.policy.local.decoder import Decoder
+
+
+PR_SET_PDEATHSIG = 1
+"""From <sys/prctl.h>."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +240,7 @@ def _serve(
     for connection in inherited:
         connection.close()  # otherwise this process would keep its own pipe's other end open
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _die_with_parent()
     torch.set_num_threads(1)
     replica = Replica(
         model=model,
@@ -247,6 +254,12 @@ def _serve(
         except (EOFError, OSError):
             os._exit(0)
         _answer(pipe, replica, job, payload)
+
+
+def _die_with_parent() -> None:
+    """A worker must not outlive a killed parent: it would hold the parent's locks."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _send(pipe: Connection, kind: str, value: Any) -> None:
