@@ -9,6 +9,7 @@ and the same exam. Writes `table.md` into the folder. Runs that exist are gone o
 
 import argparse
 import asyncio
+import shutil
 import sys
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -52,14 +53,11 @@ def further(recipe: Recipe, run: Run) -> Recipe:
 
 
 async def control(recipe: Recipe, path: Path, console: Console) -> None:
-    """Imitate on, from scratch with the same seed, and sit the exam."""
+    """Imitate on in a copy of the run, and sit the exam."""
     with Run.create_or_open(path, recipe.model_dump(mode="json")) as run:
         context = Context(recipe, run, Show(console))
-        from forethought.app.stages.collect import collect  # noqa: PLC0415
-
-        await collect(context)
         await sft(context)
-        await sit_exam(context, "before", phase_stage(recipe.sft.phases[-1]))
+        await sit_exam(context, "further", phase_stage(recipe.sft.phases[-1]))
 
 
 def exam(run: Run, name: str) -> ExamResult:
@@ -91,12 +89,12 @@ def table(folder: Path, seeds: list[int]) -> str:
         with Run.read(folder / f"seed{seed}") as run:
             found = {name: exam(run, name) for name in ("tool_only", "before", "after")}
         with Run.read(folder / f"control{seed}") as run:
-            found["further SFT"] = exam(run, "before")
+            found["further SFT"] = exam(run, "further")
         lines += [row(f"seed {seed}: {name}", result) for name, result in found.items()]
         for name in ("before", "tool_only", "further SFT"):
             pair = (found[name], found["after"])
             average, greedy = (paired_difference(*pair, what) for what in ("average", "greedy"))
-            changes.append(f"| {seed} | after RL − {name} | {average} | {greedy} |")
+            changes.append(f"| {seed} | after - {name} | {average} | {greedy} |")
     return "\n".join([*lines, *changes]) + "\n"
 
 
@@ -116,8 +114,11 @@ def main() -> int:
             recipe = read_recipe(file, ["--seed", str(seed)])
         with Run.read(path) as run:
             longer = further(recipe, run)
+        copy = options.folder / f"control{seed}"
+        if not copy.exists():
+            shutil.copytree(path, copy)
         try:
-            asyncio.run(control(longer, options.folder / f"control{seed}", console))
+            asyncio.run(control(longer, copy, console))
         except ForethoughtError as error:
             print(error, file=sys.stderr)
             return 2

@@ -46,13 +46,18 @@ class Context:
             collect=recipe.collect.problems,
         )
 
-    def begin(self, name: str, sections: tuple[str, ...]) -> Stage | None:
+    def begin(
+        self, name: str, sections: tuple[str, ...], phases: int | None = None
+    ) -> Stage | None:
         """The stage's journal; None when the stage was finished before.
 
-        Raises `RecipeError` when it was begun with other settings in one of `sections`.
+        `phases` is how many SFT phases it depends on (all of them if None): a phase does not
+        depend on those after it. Raises `RecipeError` when the stage was begun with other
+        settings in one of `sections`.
         """
         stage = self.run.stage(name)
         settings: dict[str, Any] = self.recipe.model_dump(mode="json")
+        settings["sft"]["phases"] = settings["sft"]["phases"][:phases]
         division = {"pilot": self._division.pilot, "measure": self._division.measure}
         stage.begin({key: settings[key] for key in sections} | {"set_apart": division})
         if stage.finished:

@@ -28,7 +28,10 @@ Speaker = Callable[[SamplingSettings], Solver]
 async def sit_exam(context: Context, name: str, trained_by: str) -> ExamResult:
     """Let the model that stage `trained_by` ended with sit the exam called `name`."""
     context.finished(trained_by, "forethought quickstart, or the stages before this one")
-    stage = _begin(context, name, (*(RL if trained_by == "rl" else SFT), "eval"))
+    after = [phase_stage(phase) for phase in context.recipe.sft.phases]
+    phases = after.index(trained_by) + 1 if trained_by in after else None
+    sections = (*(RL if phases is None else SFT), "eval")
+    stage = _begin(context, name, sections, phases)
     if stage is not None:
         recipe = context.recipe
         with start_engine(context.load(trained_by), recipe.compute) as engine:
@@ -62,12 +65,14 @@ def exams_after_sft(context: Context) -> list[tuple[str, str]]:
     return [*earlier, ("before", phase_stage(phases[-1]))]
 
 
-def _begin(context: Context, name: str, sections: tuple[str, ...]) -> Stage | None:
+def _begin(
+    context: Context, name: str, sections: tuple[str, ...], phases: int | None = None
+) -> Stage | None:
     attempts = context.recipe.eval.attempts
     context.show.stage(
         f"Exam: {name}", f"Held-out problems, {attempts} sampled attempts at each and a greedy one."
     )
-    return context.begin(f"eval_{name}", sections)
+    return context.begin(f"eval_{name}", sections, phases)
 
 
 async def _sit(context: Context, stage: Stage, name: str, speaker: Speaker) -> None:

@@ -36,7 +36,7 @@ async def sft(context: Context) -> None:
     )
     data: Demonstrations | None = None
     for number, phase in enumerate(context.recipe.sft.phases):
-        stage = context.begin(phase_stage(phase), SFT)
+        stage = context.begin(phase_stage(phase), SFT, phases=number + 1)
         if stage is None:
             continue
         model = _model(context, number)

@@ -29,7 +29,6 @@ from torch import Tensor, nn
 from forethought.core.errors import PolicyError
 from forethought.policy.local.decoder import Decoder
 
-
 PR_SET_PDEATHSIG = 1
 """From <sys/prctl.h>."""
 
