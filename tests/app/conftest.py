@@ -1,6 +1,7 @@
 """Runs that several tests look at; they copy a run before they change it."""
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,7 @@ from app.small import copied, forethought, write_recipe
 def importable():
     """Processes that tests start find the package where the tests find it."""
     before = os.environ.get("PYTHONPATH")
-    source = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "src"))  # noqa: PTH
+    source = str(Path(__file__).resolve().parents[2] / "src")
     os.environ["PYTHONPATH"] = source if before is None else f"{source}{os.pathsep}{before}"
     yield
     if before is None:

@@ -59,13 +59,11 @@ def test_every_path_that_a_page_mentions_exists(page):
 
 
 @every_page
-def test_every_function_that_a_page_puts_beside_a_path_is_defined_there(page):
+def test_every_name_that_a_page_puts_beside_a_path_is_defined_there(page):
     missing = [
         f"{path}, {name}"
         for path, name in functions(page)
-        if not any(
-            re.search(rf"\b{name.rpartition('.')[2]}\b", file.read_text()) for file in found(path)
-        )
+        if not any(defines(file.read_text(), name.rpartition(".")[2]) for file in found(path))
     ]
     assert missing == []
 
@@ -156,3 +154,8 @@ def leaves(part):
         return [part]
     inner = part.values() if isinstance(part, dict) else part
     return [page for each in inner for page in leaves(each)]
+
+
+def defines(source, name):
+    """Whether a file defines a function, a class or a constant."""
+    return re.search(rf"(?:def|class) {name}\b|^{name}\b", source, re.MULTILINE) is not None

@@ -21,7 +21,10 @@ def row(marks, first=1):
 
 
 def random_rows(count, seed=0, longest=30):
-    """Rows of different lengths, each beginning with a given token and ending with a sampled."""
+    """Rows of different lengths, each beginning with a given token and ending with a sampled one.
+
+    Their log-probabilities are about those of a model that hardly prefers one token to another.
+    """
     draw = random.Random(seed)
     rows = []
     for _ in range(count):
@@ -29,7 +32,7 @@ def random_rows(count, seed=0, longest=30):
         marks = "".join(draw.choice("s.") for _ in range(length - 2))
         ids = tuple(draw.randrange(VOCABULARY) for _ in range(length))
         sampled = tuple(mark == "s" for mark in f".{marks}s")
-        logprobs = tuple(-4 * draw.random() if each else 0.0 for each in sampled)
+        logprobs = tuple(-3.4 + draw.uniform(-0.5, 0.5) if each else 0.0 for each in sampled)
         rows.append(Tokens(ids=ids, sampled=sampled, logprobs=logprobs))
     return rows
 
@@ -41,14 +44,14 @@ def crew_of(model, workers=0, reference=None):
     return LocalCrew(model.network, reference)
 
 
-def learner_of(model, crew, *, steps=10, **chosen):
-    """A learner whose optimiser settings are chosen; `compute` and `temperature` may be too."""
-    outside = {name: chosen.pop(name) for name in ("compute", "temperature") if name in chosen}
+def learner_of(model, crew, *, steps=10, temperature=1.0, **chosen):
+    """A learner whose optimiser settings are chosen."""
     return LocalLearner(
         model=model,
         crew=crew,
         sampler=LocalSampler(crew=crew),
         optimizer=OptimizerSettings(**{"rate": 1e-2} | chosen),
+        compute=ComputeSettings(),
         total_steps=steps,
-        **{"compute": ComputeSettings()} | outside,
+        temperature=temperature,
     )

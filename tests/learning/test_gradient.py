@@ -25,6 +25,10 @@ OBJECTIVES = {
 }
 
 
+def model_of(seed=0):
+    return network(seed=seed, spread=0.15)
+
+
 def silent(worker, value):
     raise AssertionError("a gradient job emits nothing")
 
@@ -55,7 +59,7 @@ def divided(crew, loss, *, micro_tokens=64, order=None, logit_tokens=1000):
 
 def reference(loss, reference_model=None):
     """The same from one padded pass of the library's own model."""
-    model = network()
+    model = model_of()
     batch = pad(ROWS, ADVANTAGES)
 
     def logprobs_of(model):
@@ -79,14 +83,14 @@ def reference(loss, reference_model=None):
 def agree(found, expected):
     assert found[0] == pytest.approx(expected[0], abs=1e-5)
     assert found[1] == pytest.approx(expected[1], rel=1e-4, abs=1e-5)
-    scale = float(expected[2].abs().max())
-    assert scale > 1e-3
+    scale = float(expected[2].norm())
+    assert scale > 1e-2
     torch.testing.assert_close(found[2] / scale, expected[2] / scale, rtol=0, atol=1e-6)
 
 
 @pytest.fixture(params=[0, 1, 2], ids=["in process", "one worker", "two workers"])
 def crew(request):
-    crew = ForkedCrew(network(), request.param) if request.param else LocalCrew(network())
+    crew = ForkedCrew(model_of(), request.param) if request.param else LocalCrew(model_of())
     yield crew
     crew.close()
 
@@ -114,18 +118,18 @@ def test_a_gradient_does_not_hold_what_the_one_before_left(crew):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_penalty_reads_the_frozen_reference(workers):
-    other = network(seed=1)
-    crew = ForkedCrew(network(), workers, other) if workers else LocalCrew(network(), other)
+    other = model_of(1)
+    crew = ForkedCrew(model_of(), workers, other) if workers else LocalCrew(model_of(), other)
     try:
         found = divided(crew, PENALISED)
     finally:
         crew.close()
-    agree(found, reference(PENALISED, network(seed=1)))
+    agree(found, reference(PENALISED, model_of(1)))
     assert found[1]["reference_kl"] > 0.01
 
 
 def test_a_worker_without_rows_adds_nothing():
-    crew = ForkedCrew(network(), 2)
+    crew = ForkedCrew(model_of(), 2)
     lonely = pad(ROWS[:1], [1.0])
     works = [
         GradientWork(
@@ -146,7 +150,7 @@ def test_a_worker_without_rows_adds_nothing():
         gradient = next(iter(trained_parameters(crew.model))).grad.clone()
     finally:
         crew.close()
-    alone = LocalCrew(network())
+    alone = LocalCrew(model_of())
     asyncio.run(alone.run(accumulate, works[:1], silent))
     assert (other.loss, other.tally) == (0.0, None)
     assert one.loss > 0

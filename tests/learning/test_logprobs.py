@@ -42,7 +42,7 @@ def test_portions_of_logits_change_neither_values_nor_gradient(logit_tokens):
     assert int(BATCH.mask_BT.sum()) > 50
     whole, whole_gradient = gradient_of(model, 10_000, 0.7)
     values, gradient = gradient_of(model, logit_tokens, 0.7)
-    torch.testing.assert_close(values, whole, rtol=0, atol=1e-6)
+    torch.testing.assert_close(values, whole, rtol=0, atol=1e-5)
     for one, other in zip(gradient, whole_gradient, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 

@@ -45,9 +45,7 @@ class LossyFormat:
     def read(self, ids, tools, first_id):
         self.first_ids.append(first_id)
         calls = tuple(call(id=f"call_{first_id + n}") for n in range(self.calls))
-        return Parsed(
-            message=Assistant(text="words", calls=calls), unclosed_thinking=self.unclosed
-        )
+        return Parsed(message=Assistant(text="words", calls=calls), unclosed_thinking=self.unclosed)
 
 
 def sampled(*ids, finish=Finish.END_OF_TURN, version=0):
@@ -156,9 +154,7 @@ def test_a_turn_of_no_tokens_has_no_entropy():
 @pytest.mark.parametrize(("limit", "own", "expected"), [(5, 9, 5), (9, 5, 5), (4, 4, 4)])
 def test_the_tighter_limit_of_tokens_holds_and_the_rest_of_the_settings_stay(limit, own, expected):
     sampler, _ = one_turn(sampled(1), limit=limit, max_tokens=own, temperature=0.7, top_p=0.9)
-    assert sampler.asked[0][2] == SamplingSettings(
-        max_tokens=expected, temperature=0.7, top_p=0.9
-    )
+    assert sampler.asked[0][2] == SamplingSettings(max_tokens=expected, temperature=0.7, top_p=0.9)
 
 
 def test_thinking_that_was_not_closed_is_told_only_of_a_turn_that_ended_by_itself():

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import shlex
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import as_file, files
@@ -59,8 +60,8 @@ def _write_report(run: Run, show: Show) -> None:
         ("and run it", "forethought quickstart --recipe my.toml"),
     )
     path = write_report(run, run.path / "report.html", next_commands=following)
-    show.stage("Done", f"Open the report: {path}")
-    for what, command in following:
+    show.stage("Done", "The report tells what happened, every number with its interval.")
+    for what, command in (("Open the report", str(path)), *following):
         show.say(f"{what:<18} {command}")
 
 
@@ -131,8 +132,10 @@ def _stage(options: argparse.Namespace, overrides: list[str], console: Console) 
     folder = options.run or Path("runs") / options.recipe.stem
     work, following = STAGES[options.name]
     _run(work, recipe, folder, console)
-    target = folder if following == "report" else options.recipe
-    Show(console).tell(f"\nNext: forethought {following} {target}")
+    run = ["--run", str(options.run)] if options.run else []
+    same = [str(options.recipe), *run, *overrides]
+    words = [following, *([str(folder)] if following == "report" else same)]
+    Show(console).tell(f"\nNext: forethought {shlex.join(words)}")
 
 
 def _report(options: argparse.Namespace, overrides: list[str], console: Console) -> None:

@@ -58,7 +58,8 @@ class Stage:
                 f"settings: {'; '.join(differences)}. Restore them, or name another folder "
                 "with --run"
             )
-        self._accepted()
+        if not self.finished:  # one that did its work with an earlier recipe accepts no later one
+            self._accepted()
 
     @property
     def next_step(self) -> int:
@@ -208,7 +209,16 @@ def _differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable
 
 def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
     for key, value in settings.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(cast("dict[str, Any]", value), f"{prefix}{key}.")
+        if parts := _parts(value):
+            yield from _leaves(parts, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", json.dumps(value)
+
+
+def _parts(value: object) -> dict[str, Any]:
+    """What a table holds by key, and a list of tables by place; nothing for another value."""
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value)
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    tables = all(isinstance(item, dict) for item in items)
+    return {str(place): item for place, item in enumerate(items)} if tables else {}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -46,10 +47,11 @@ class Checkpoints:
             shutil.rmtree(final, ignore_errors=True)
             beside.rename(final)
             _sync_folder(self.folder)
-        except OSError as error:
+        except (OSError, SafetensorError) as error:
             shutil.rmtree(beside, ignore_errors=True)
+            reason = getattr(error, "strerror", None) or error
             raise RecipeError(
-                f"checkpoint {final}: {error.strerror or error}; free space or choose another "
+                f"checkpoint {final}: {reason}; free space or choose another "
                 "--run folder, then run the same command again"
             ) from error
         return final

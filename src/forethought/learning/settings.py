@@ -66,13 +66,13 @@ class ComputeSettings(Settings):
 class PhaseSettings(Settings):
     """One phase of supervised training."""
 
-    name: str
+    name: str = Field(pattern=r"^\w[\w-]*$")
     """Names the checkpoint that the phase ends with."""
     steps: PositiveInt
     """Optimiser steps at most."""
     batch: PositiveInt = 32
     """Trajectories in a step."""
-    tool_free: NonNegativeFloat = 0.0
+    tool_free: float = Field(default=0.0, ge=0, le=1)
     """Share of trajectories that solve their problem without a call."""
     stop_at: float | None = None
     """End early once the pilot's sampled accuracy reaches this."""
@@ -83,7 +83,7 @@ class PhaseSettings(Settings):
 class SFTSettings(Settings):
     """Cold start: phases in a row on recorded trajectories."""
 
-    phases: tuple[PhaseSettings, ...]
+    phases: tuple[PhaseSettings, ...] = Field(min_length=1)
     """What to train on, and for how long."""
     longest: PositiveInt = 32_768
     """Trajectories with more tokens are left out, and counted."""
@@ -95,6 +95,18 @@ class SFTSettings(Settings):
     """Problems of the pilot: from the training side, never trained on."""
     save_every: PositiveInt = 50
     """Steps between checkpoints."""
+
+    @model_validator(mode="after")
+    def _tells_phases_apart(self) -> Self:
+        taken = ["before", "after"]  # exams that every run has
+        for phase in self.phases:
+            if phase.name in taken:
+                raise RecipeError(
+                    f"sft.phases: the name {phase.name!r} is taken; stages and exams are named "
+                    "after phases, so give each a name of its own, but not before or after"
+                )
+            taken.append(phase.name)
+        return self
 
 
 class RLSettings(Settings):

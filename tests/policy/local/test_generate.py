@@ -129,11 +129,6 @@ def test_a_prompt_that_fills_the_context_is_answered_with_nothing(length):
     assert other.ids
 
 
-def test_a_turn_of_no_tokens_is_empty():
-    (sampled,) = said(Decoder(network()), [request(max_tokens=0)])
-    assert (sampled.finish, sampled.ids) == (Finish.TOKEN_LIMIT, ())
-
-
 def test_the_weight_version_is_noted():
     (sampled,) = said(Decoder(network()), [request()], version=17)
     assert sampled.weight_version == 17

@@ -162,6 +162,4 @@ def test_adapted_logits_are_those_of_the_merged_model_and_not_of_the_base(adapte
     merged = copy.deepcopy(adapted.network).merge_and_unload()
     decoder = Decoder(merged)
     with torch.no_grad():
-        torch.testing.assert_close(
-            decoder.logits(decoder.hidden(IDS)), apart, rtol=1e-5, atol=1e-5
-        )
+        torch.testing.assert_close(decoder.logits(decoder.hidden(IDS)), apart, rtol=1e-5, atol=1e-5)

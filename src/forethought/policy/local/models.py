@@ -48,7 +48,8 @@ class LocalModel:
         transformers_logging.disable_progress_bar()
         network: Any = self.network
         network.save_pretrained(folder)
-        self.tokenizer.save(str(folder / TOKENIZER))
+        # Written by Python, whose errors say that the disk refused; the library's are untyped.
+        (folder / TOKENIZER).write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
         (folder / FORMAT).write_text(json.dumps({"format": self.format.name}))
 
     def load_weights(self, folder: Path) -> None:

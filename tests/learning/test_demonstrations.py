@@ -1,0 +1,128 @@
+"""Recorded trajectories become rows; every row is used once before any is used again."""
+
+from dataclasses import replace
+
+import pytest
+
+from forethought.core.errors import RecipeError
+from forethought.core.messages import Assistant, ToolReply, ToolStatus, User
+from forethought.core.trajectory import Finish, Stop, Trajectory, Turn
+from forethought.learning.demonstrations import Demonstrations, render
+from forethought.policy.formats import chat_format
+from learning.rows import row
+from scripted import PYTHON, call
+from tiny import tokenizer
+
+WORDS = tokenizer()
+CHAT = chat_format("compact", WORDS)
+
+
+def turn(text, *statuses):
+    calls = tuple(call(f'{{"code": "{text}"}}', id=f"call_{n}") for n in range(len(statuses)))
+    replies = tuple(
+        ToolReply(call_id=f"call_{n}", name="python", text=f"{status}", status=status)
+        for n, status in enumerate(statuses)
+    )
+    message = Assistant(text="" if statuses else text, calls=calls)
+    return Turn(message=message, finish=Finish.END_OF_TURN, replies=replies)
+
+
+def recorded(*turns, prompt="6 * 7?"):
+    return Trajectory(
+        agent="teacher", opening=(User(text=prompt),), turns=turns, stop=Stop.ANSWERED
+    )
+
+
+OK, BAD = ToolStatus.OK, ToolStatus.MODEL_ERROR
+PLAIN = recorded(turn("42"))
+CALLED = recorded(turn("print(42)", OK), turn("42"))
+RECOVERED = recorded(turn("oops", BAD), turn("print(42)", OK), turn("42"))
+
+
+def rendered(*trajectories, longest=1000, train_failed_calls=False):
+    return render(
+        trajectories, CHAT, [PYTHON], longest=longest, train_failed_calls=train_failed_calls
+    )
+
+
+def trained_text(tokens):
+    ids = [id for id, trained in zip(tokens.ids, tokens.sampled, strict=True) if trained]
+    return WORDS.decode(ids, skip_special_tokens=False)
+
+
+def test_only_the_authors_words_are_trained():
+    data = rendered(CALLED)
+    frame = '<tool_call>{"name": "python", "arguments": {"code": "print(42)"}}</tool_call>'
+    assert trained_text(data.with_calls[0]) == f"{frame}<|im_end|>42<|im_end|>"
+
+
+def test_trajectories_are_told_apart_by_whether_a_tool_replied():
+    data = rendered(PLAIN, CALLED, CALLED)
+    assert (len(data.tool_free), len(data.with_calls), data.too_long) == (1, 2, 0)
+
+
+def test_a_turn_whose_call_failed_is_context_unless_it_is_asked_for():
+    (context,) = rendered(RECOVERED).with_calls
+    (trained,) = rendered(RECOVERED, train_failed_calls=True).with_calls
+    assert context.ids == trained.ids
+    assert "oops" in WORDS.decode(context.ids)
+    assert "oops" not in trained_text(context)
+    assert "oops" in trained_text(trained)
+
+
+def test_trajectories_that_are_too_long_are_counted_and_left_out():
+    length = len(rendered(CALLED).with_calls[0])
+    data = rendered(PLAIN, CALLED, longest=length - 1)
+    assert (len(data.tool_free), data.with_calls, data.too_long) == (1, (), 1)
+    assert rendered(CALLED, longest=length).too_long == 0
+
+
+def test_a_trajectory_with_nothing_to_imitate_is_named():
+    failed = recorded(turn("oops", BAD), prompt="What went wrong?")
+    with pytest.raises(RecipeError, match=r"trajectory 1 \('What went wrong\?'\).*failed_calls"):
+        rendered(PLAIN, failed)
+
+
+@pytest.mark.parametrize(("trajectories", "long"), [((), 0), ((PLAIN, CALLED), 2)])
+def test_nothing_left_to_train_on_is_refused_with_the_reason(trajectories, long):
+    with pytest.raises(RecipeError, match=rf"no trajectory is left.*\({long} are longer.*= 3 "):
+        rendered(*trajectories, longest=3)
+
+
+def numbered(count, first):
+    return tuple(replace(row(".s"), ids=(0, first + n)) for n in range(count))
+
+
+DATA = Demonstrations(with_calls=numbered(5, 100), tool_free=numbered(3, 200), too_long=0)
+
+
+def ids(rows):
+    return [each.ids[1] for each in rows]
+
+
+def test_a_step_holds_the_share_of_each_kind():
+    drawn = ids(DATA.draw(0, 8, 0.25, seed=0))
+    assert [each >= 200 for each in drawn] == [True] * 2 + [False] * 6
+
+
+@pytest.mark.parametrize("tool_free", [0.0, 0.5, 1.0])
+def test_every_row_is_used_once_an_epoch(tool_free):
+    steps = [ids(DATA.draw(step, 2, tool_free, seed=3)) for step in range(30)]
+    for kind, count in (((100, 200), 5), ((200, 300), 3)):
+        mine = [each for step in steps for each in step if each in range(*kind)]
+        for start in range(0, len(mine) - count + 1, count):
+            assert len(set(mine[start : start + count])) == count
+
+
+def test_an_epoch_has_an_order_of_its_own_that_follows_from_the_seed():
+    epochs = [tuple(ids(DATA.draw(step, 5, 0.0, seed=1))) for step in range(6)]
+    assert len(set(epochs)) > 2
+    assert epochs == [tuple(ids(DATA.draw(step, 5, 0.0, seed=1))) for step in range(6)]
+    assert epochs != [tuple(ids(DATA.draw(step, 5, 0.0, seed=2))) for step in range(6)]
+
+
+@pytest.mark.parametrize("tool_free", [0.0, 1.0])
+def test_a_share_of_a_kind_that_was_not_collected_is_refused(tool_free):
+    one = replace(DATA, **{"with_calls" if tool_free == 0.0 else "tool_free": ()})
+    with pytest.raises(RecipeError, match=r"not collected.*collect\.styles"):
+        one.draw(0, 4, tool_free, seed=0)

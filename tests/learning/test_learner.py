@@ -1,0 +1,220 @@
+"""The learner: its steps, what it tells the sampler, and what it leaves on disk."""
+
+import asyncio
+
+import pytest
+import torch
+
+from forethought.core.trajectory import Tokens
+from forethought.learning.batch import pad
+from forethought.learning.checkpoint import Checkpoints
+from forethought.learning.logprobs import token_logprobs
+from forethought.learning.losses.catalogue import objective
+from forethought.learning.losses.result import LossResult
+from forethought.learning.losses.settings import LossSettings
+from forethought.learning.losses.sft import sft
+from forethought.policy.local.crew import trained_parameters
+from forethought.policy.local.decoder import Decoder
+from forethought.policy.local.models import load_local, with_adapters
+from forethought.policy.protocol import SamplingSettings
+from learning.rows import crew_of, learner_of, random_rows
+from tiny import local_model, same_weights, weights
+
+BATCH = pad(random_rows(6), [1.0] * 6)
+
+
+def explode(logprobs_BT, streams, denominators):
+    """A loss whose gradient is infinite."""
+    result = sft(logprobs_BT, streams, denominators)
+    return LossResult(loss=result.loss * float("inf"), tally=result.tally)
+
+
+@pytest.fixture(params=[0, 2], ids=["in process", "forked"])
+def started(request):
+    """A model and its crew."""
+    model = local_model()
+    crew = crew_of(model, request.param)
+    yield model, crew
+    crew.close()
+
+
+async def sample(sampler, prompts, settings):
+    seats = [sampler.sit() for _ in prompts]
+    turns = await asyncio.gather(
+        *(
+            seat.sample(prompt, (), settings, seed)
+            for seed, (seat, prompt) in enumerate(zip(seats, prompts, strict=True))
+        )
+    )
+    for seat in seats:
+        seat.leave()
+    return turns
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_what_was_sampled_is_worth_the_same_to_the_learner(started, temperature):
+    model, crew = started
+    learner = learner_of(model, crew, temperature=temperature)
+    settings = SamplingSettings(temperature=temperature, max_tokens=25)
+    prompts = [(1, 2, 3), (4, 5), (6, 7, 8, 9), (1, 2, 3)]
+
+    async def run():
+        turns = await sample(learner.sampler, prompts, settings)
+        rows = [
+            Tokens.join(
+                (
+                    Tokens.given(prompt),
+                    Tokens(ids=turn.ids, sampled=(True,) * len(turn.ids), logprobs=turn.logprobs),
+                )
+            )
+            for prompt, turn in zip(prompts, turns, strict=True)
+        ]
+        batch = pad(rows, [1.0, -1.0, 0.5, -0.5])
+        return batch, await learner.update(batch, objective(LossSettings(name="grpo_t")))
+
+    batch, report = asyncio.run(run())
+    assert report["approx_kl_k3"] == pytest.approx(0.0, abs=1e-6)
+    assert report["ratio_max"] == pytest.approx(1.0, abs=1e-4)
+    assert report["clip_low"] == report["clip_high"] == 0.0
+    with torch.no_grad():
+        found = token_logprobs(
+            Decoder(local_model().network), batch.ids_BT, batch.mask_BT, temperature, 100
+        )
+    torch.testing.assert_close(found, batch.sampled_logprobs_BT, rtol=0, atol=1e-4)
+
+
+def test_workers_speak_with_the_new_weights_at_once_and_say_their_version(started):
+    model, crew = started
+    learner = learner_of(model, crew, rate=0.1)
+    settings = SamplingSettings(temperature=0.0, max_tokens=10)
+
+    async def run():
+        (before,) = await sample(learner.sampler, [(1, 2)], settings)
+        await learner.update(BATCH, sft)
+        learner.publish()
+        (after,) = await sample(learner.sampler, [(1, 2)], settings)
+        return before, after
+
+    before, after = asyncio.run(run())
+    assert (before.weight_version, after.weight_version) == (0, 1)
+    assert after.ids != before.ids
+    whole = torch.tensor([[1, 2, *after.ids[:-1]]])
+    with torch.no_grad():
+        expected = model.network(whole).logits[0, 1:].argmax(-1)
+    assert list(after.ids) == expected.tolist()
+
+
+def test_imitation_makes_the_imitated_likelier(started):
+    learner = learner_of(*started)
+
+    async def run():
+        return [(await learner.update(BATCH, sft))["loss"] for _ in range(8)]
+
+    losses = asyncio.run(run())
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_forked_and_in_process_learners_take_the_same_steps():
+    found = []
+    for workers in (0, 2):
+        model = local_model()
+        crew = crew_of(model, workers)
+        learner = learner_of(model, crew)
+        asyncio.run(updates(learner, 2))
+        crew.close()
+        found.append(weights(model.network))
+    for name, weight in found[0].items():
+        torch.testing.assert_close(weight, found[1][name], rtol=0, atol=1e-4)
+
+
+async def updates(learner, count, loss=sft):
+    return [await learner.update(BATCH, loss) for _ in range(count)]
+
+
+def test_a_gradient_that_is_not_finite_changes_no_weight_and_is_counted(started):
+    model, crew = started
+    learner = learner_of(model, crew)
+    before = weights(model.network)
+    (report,) = asyncio.run(updates(learner, 1, explode))
+    assert (report["update/skipped"], report["grad_norm"]) == (1.0, 0.0)
+    assert same_weights(weights(model.network), before)
+    (report,) = asyncio.run(updates(learner, 1))
+    assert report["update/skipped"] == 0.0
+    assert not same_weights(weights(model.network), before)
+
+
+def test_a_step_is_no_longer_than_the_clipped_gradient_allows():
+    model = local_model()
+    learner = learner_of(model, crew_of(model))
+    (report,) = asyncio.run(updates(learner, 1))
+    assert report["grad_norm"] > 1.0  # the norm before it was cut
+    moments = learner._optimizers[0].state_dict()["state"]
+    norm = sum(float(each["exp_avg"].square().sum()) for each in moments.values()) ** 0.5
+    assert norm / (1 - 0.9) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_the_reported_rate_follows_the_schedule():
+    model = local_model()
+    learner = learner_of(model, crew_of(model), rate=0.1, warmup=2, schedule="cosine", steps=4)
+    rates = [report["learning_rate"] for report in asyncio.run(updates(learner, 4))]
+    assert rates == pytest.approx([0.05, 0.1, 0.1, 0.055])
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_six_steps_are_three_steps_a_checkpoint_and_three_steps_to_the_bit(kind, tmp_path):
+    chosen = {"type": kind, "warmup": 2, "schedule": "cosine", "steps": 6}
+    straight = local_model()
+    whole = learner_of(straight, crew_of(straight), **chosen)
+    asyncio.run(updates(whole, 6))
+
+    begun = local_model()
+    first = learner_of(begun, crew_of(begun), **chosen)
+    asyncio.run(updates(first, 3))
+    folder = Checkpoints(folder=tmp_path).save("2", first.write, first.state)
+
+    resumed = load_local(str(folder))
+    second = learner_of(resumed, crew_of(resumed), **chosen)
+    second.read(folder)
+    assert (second.steps_taken, second.sampler.version) == (3, 3)
+    asyncio.run(updates(second, 3))
+    assert same_weights(weights(resumed.network), weights(straight.network))
+    assert moments(second) == moments(whole)
+
+
+def moments(learner):
+    """Every moment of every optimiser, as bytes."""
+    return [
+        {
+            (place, name): value.numpy().tobytes()
+            for place, values in optimizer.state_dict()["state"].items()
+            for name, value in values.items()
+        }
+        for optimizer in learner._optimizers
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_only_adapters_learn_and_they_resume_to_the_bit(workers, tmp_path):
+    local_model().save(tmp_path / "base")
+    model = with_adapters(load_local(str(tmp_path / "base")), rank=2, alpha=4)
+    before = weights(model.network)
+    crew = crew_of(model, workers)
+    learner = learner_of(model, crew)
+    asyncio.run(updates(learner, 2))
+    after = weights(model.network)
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert len(changed) == len(trained_parameters(model.network)) == 28
+    assert all(".lora_" in name for name in changed)
+    folder = Checkpoints(folder=tmp_path / "sft").save("1", learner.write, learner.state)
+    asyncio.run(updates(learner, 1))
+    crew.close()
+
+    loaded = load_local(str(folder))
+    resumed_crew = crew_of(loaded, workers)
+    resumed = learner_of(loaded, resumed_crew)
+    resumed.read(folder)
+    asyncio.run(updates(resumed, 1))
+    resumed_crew.close()
+    assert same_weights(weights(loaded.network), weights(model.network))
+    assert moments(resumed) == moments(learner)

@@ -1,0 +1,214 @@
+"""The loop of reinforcement learning learns, resumes, and stops when nothing can be measured."""
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from forethought.core.errors import RecipeError
+from forethought.core.messages import Assistant
+from forethought.core.problem import Problem
+from forethought.core.trajectory import Episode, Finish, Stop, Tokens, Trajectory, Turn
+from forethought.core.verdict import Verdict
+from forethought.curation.pool import Pool
+from forethought.journal.run import Run
+from forethought.learning.checkpoint import Checkpoints, read_state
+from forethought.learning.losses.catalogue import objective
+from forethought.learning.rl import Keeping, RLPlan, Watcher, train_rl
+from forethought.learning.settings import OptimizerSettings, RLSettings
+from forethought.policy.local.crew import LocalCrew
+from forethought.policy.protocol import Sampler, SamplingSettings
+from learning.rows import learner_of
+from tiny import local_model, same_weights, weights
+
+TARGET = 5
+ONE_TOKEN = SamplingSettings(max_tokens=1)
+
+
+@dataclass
+class SaysOneToken:
+    """Samples a single token after a problem's prompt; a function says what it was worth."""
+
+    sampler: Sampler
+    judge: object
+
+    async def attempt(self, problem, key):
+        seat = self.sampler.sit()
+        prompt = (1, int(problem.id))
+        turn = await seat.sample(prompt, (), ONE_TOKEN, key.turn_seed(0))
+        seat.leave()
+        said = Tokens(ids=turn.ids, sampled=(True,), logprobs=turn.logprobs)
+        trajectory = Trajectory(
+            agent="agent",
+            opening=(),
+            turns=(Turn(message=Assistant(text=""), finish=Finish.TOKEN_LIMIT, tokens=1),),
+            stop=Stop.ANSWERED,
+            segments=(Tokens.join((Tokens.given(prompt), said)),),
+        )
+        return Episode(
+            id=key.episode,
+            problem=problem,
+            trajectories=(trajectory,),
+            verdict=self.judge(turn.ids[0], key),
+        )
+
+
+def hits(token, key):
+    return Verdict.right() if token == TARGET else Verdict.wrong()
+
+
+@dataclass
+class Training:
+    """One process's part of a run: fresh objects over the folder that the run is kept in."""
+
+    folder: object
+    judge: object = hits
+    steps: int = 12
+    save_every: int = 4
+    stop_after: int | None = None
+    optimizer: str = "adamw"
+    uninformative: str = "count"
+    updates: int = 2
+
+    def __post_init__(self):
+        self.model = local_model(vocab_size=8, spread=0.15)
+        self.reports = []
+
+    def watch(self, step, report):
+        self.reports.append(report)
+        if step == self.stop_after:
+            raise KeyboardInterrupt
+
+    def run(self):
+        settings = RLSettings(
+            steps=self.steps,
+            problems=4,
+            group_size=16,
+            updates=self.updates,
+            save_every=self.save_every,
+            uninformative=self.uninformative,
+            optimizer=OptimizerSettings(type=self.optimizer, rate=3e-2, schedule="cosine"),
+        )
+        crew = LocalCrew(self.model.network)
+        learner = learner_of(
+            self.model,
+            crew,
+            steps=settings.steps * settings.updates,
+            **settings.optimizer.model_dump(),
+        )
+        problems = [Problem(id=f"{n}", prompt="?", answer="!") for n in range(6)]
+        plan = RLPlan(
+            settings=settings,
+            reward=settings.reward,
+            advantage=settings.advantage,
+            objective=objective(settings.loss),
+            seed=0,
+            at_once=64,
+        )
+        with Run.create_or_open(self.folder / "run", {}) as run:
+            stage = run.stage("rl")
+            keeping = Keeping(journal=stage, checkpoints=Checkpoints(folder=run.checkpoints / "rl"))
+            watcher = Watcher(episode=lambda episode: None, step=self.watch)
+            solver = SaysOneToken(learner.sampler, self.judge)
+            pool = Pool(problems=tuple(problems), batch=4, seed=0)
+            asyncio.run(train_rl(plan, solver, pool, learner, keeping, watcher))
+        return self
+
+    def journal(self):
+        """Every committed step's numbers but the seconds, and what was sampled."""
+        with Run.create_or_open(self.folder / "run", {}) as run:
+            told = [name for name in run.metrics("rl") if not name.startswith("seconds/")]
+            numbers = {name: run.series("rl", name) for name in told}
+            return numbers, list(run.groups("rl"))
+
+
+def test_a_rewarded_token_becomes_the_one_that_is_said(tmp_path):
+    training = Training(tmp_path).run()
+    accuracy = [report["accuracy"] for report in training.reports]
+    assert accuracy[0] < 0.4
+    assert accuracy[-1] > 0.9
+    with torch.no_grad():
+        probs = training.model.network(torch.tensor([[1, 2]])).logits[0, -1].softmax(-1)
+    assert probs[TARGET] > 0.8
+
+
+def test_a_first_update_sees_the_weights_that_sampled(tmp_path):
+    (report,) = Training(tmp_path / "one", steps=1, updates=1).run().reports
+    assert report["approx_kl_k3"] == pytest.approx(0.0, abs=1e-6)
+    assert report["ratio_max"] == pytest.approx(1.0, abs=1e-4)
+    (report,) = Training(tmp_path / "two", steps=1, updates=2).run().reports
+    assert report["approx_kl_k3"] > 1e-3  # the second of a round's updates has moved on
+    assert report["updates"] == 2.0
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_a_run_that_was_killed_and_resumed_is_the_run_that_was_not_to_the_bit(kind, tmp_path):
+    whole = Training(tmp_path / "whole", optimizer=kind, steps=6, save_every=2).run()
+    killed = Training(tmp_path / "killed", optimizer=kind, steps=6, save_every=2, stop_after=2)
+    with pytest.raises(KeyboardInterrupt):
+        killed.run()
+    resumed = Training(tmp_path / "killed", optimizer=kind, steps=6, save_every=2).run()
+    assert len(killed.reports) == 3
+    assert len(resumed.reports) == 4  # from the checkpoint after step 1 on
+    assert same_weights(weights(resumed.model.network), weights(whole.model.network))
+    assert resumed.journal() == whole.journal()
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        Training(tmp_path, steps=3, stop_after=1).run()
+    assert len(Training(tmp_path, steps=3).run().reports) == 3
+
+
+def test_a_run_that_is_done_is_not_trained_on(tmp_path):
+    done = Training(tmp_path, steps=3).run()
+    again = Training(tmp_path, steps=5).run()
+    assert again.reports == []
+    assert same_weights(weights(again.model.network), weights(done.model.network))
+    assert read_state(tmp_path / "run" / "checkpoints" / "rl" / "2")["done"] is True
+
+
+def test_too_many_attempts_that_were_not_measured_stop_the_run_with_the_commonest_reason(tmp_path):
+    def judge(token, key):
+        why = "no memory" if key.rollout % 4 == 0 else "no sandbox"
+        return (
+            Verdict.not_measured(why) if key.rollout % 2 == 0 or key.rollout > 8 else hits(5, key)
+        )
+
+    with pytest.raises(RecipeError, match=r"48 of 64 attempts.*0\.1; 32 of them: no sandbox\. "):
+        Training(tmp_path, judge).run()
+    numbers, groups = Training(tmp_path).journal()
+    assert (numbers, groups) == ({}, [])
+
+
+def test_a_few_attempts_that_were_not_measured_are_borne_and_counted(tmp_path):
+    def judge(token, key):
+        return Verdict.not_measured("lost") if key.rollout == 0 else hits(token, key)
+
+    (report,) = Training(tmp_path, judge, steps=1).run().reports
+    assert report["attempts/not_measured"] == 4 / 64
+
+
+@pytest.mark.parametrize(
+    ("odd_one", "moves"), [(Verdict.not_measured("lost"), False), (Verdict.wrong(), True)]
+)
+def test_an_attempt_that_was_not_measured_moves_no_weight(odd_one, moves, tmp_path):
+    def judge(token, key):
+        return odd_one if key.rollout == 3 else Verdict.right()
+
+    training = Training(tmp_path, judge, steps=1)
+    before = weights(training.model.network)
+    training.run()
+    assert same_weights(weights(training.model.network), before) is not moves
+
+
+@pytest.mark.parametrize("mark", ["right", "wrong"])
+@pytest.mark.parametrize("uninformative", ["count", "leave_out"])
+def test_a_round_without_a_difference_changes_no_weight(mark, uninformative, tmp_path):
+    verdict = {"right": Verdict.right(), "wrong": Verdict.wrong()}[mark]
+    training = Training(tmp_path, lambda token, key: verdict, steps=2, uninformative=uninformative)
+    before = weights(training.model.network)
+    training.run()
+    assert [report["updates"] for report in training.reports] == [0.0, 0.0]
+    assert same_weights(weights(training.model.network), before)
