@@ -34,7 +34,7 @@ docs: $(READY)
 	$(BIN)/zensical build
 
 clean:
-	rm -rf $(VENV) site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) site .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV); the first time this takes a few minutes."

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from docs.recipe_keys import nested, variant_of
-
 from forethought.core.settings import Settings
 
 

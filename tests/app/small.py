@@ -33,7 +33,7 @@ layers = 1
 heads = 2
 feed = 64
 vocabulary = 320
-context = 160
+context = 400
 
 [tool]
 servers = 1
@@ -58,7 +58,7 @@ recovering = 0.2
 tool_free = 0.4
 
 [sft]
-longest = 159
+longest = 300
 pilot_every = 20
 pilot_problems = 4
 save_every = 10

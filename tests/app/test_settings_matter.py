@@ -52,6 +52,7 @@ MUON = ("--rl.optimizer.type=muon", "--rl.optimizer.muon_rate=0.02")
 COSINE = ("--rl.optimizer.schedule=cosine",)
 OVERLONG = ("--rl.reward.overlong_limit=40", "--rl.reward.overlong_buffer=30")
 PENALTY = ("--rl.loss.kl_coefficient=0.5",)
+LARGE = ("--sft.longest=3000", "--model.context=3000")
 PHASE_COSINE = ("--sft.phases.0.optimizer.schedule=cosine",)
 
 ROWS = {
@@ -75,11 +76,11 @@ ROWS = {
     "model.fresh.layers": imitating("--model.layers=2"),
     "model.fresh.heads": imitating("--model.heads=4"),
     "model.fresh.feed": imitating("--model.feed=96"),
-    "model.fresh.vocabulary": imitating("--model.vocabulary=300"),
-    "model.fresh.context": Row(("--model.context=40",), ("sft", "measure")),
-    "model.fresh.format": imitating("--model.format=hermes"),
+    "model.fresh.vocabulary": imitating("--model.vocabulary=360"),
+    "model.fresh.context": Row(("--model.context=100",), ("sft", "measure")),
+    "model.fresh.format": imitating("--model.format=hermes", given=LARGE),
     "sampling.temperature": Row(("--sampling.temperature=0.5",), ("sft", "measure")),
-    "sampling.top_p": Row(("--sampling.top_p=0.5",), ("sft", "measure")),
+    "sampling.top_p": Row(("--sampling.top_p=0.9",), ("sft", "measure")),
     "sampling.max_tokens": Row(("--sampling.max_tokens=12",), ("sft", "measure")),
     "sft.phases.name": imitating("--sft.phases.0.name=other"),
     "sft.phases.steps": imitating("--sft.phases.0.steps=3"),
@@ -98,7 +99,7 @@ ROWS = {
     "sft.phases.optimizer.beta_2": imitating("--sft.phases.0.optimizer.beta_2=0.5"),
     "sft.phases.optimizer.weight_decay": imitating("--sft.phases.0.optimizer.weight_decay=1"),
     "sft.phases.optimizer.clip_norm": imitating("--sft.phases.1.optimizer.clip_norm=1e-4"),
-    "sft.longest": imitating("--sft.longest=100"),
+    "sft.longest": imitating("--sft.longest=150"),
     "sft.train_failed_calls": imitating("--sft.train_failed_calls=true"),
     "sft.pilot_every": imitating("--sft.pilot_every=1"),
     "sft.pilot_problems": Row(("--sft.pilot_problems=30",), ("sft",), ("--measure.problems=8",)),
@@ -134,7 +135,7 @@ ROWS = {
     "rl.advantage.kind": learning("--rl.advantage.kind=dr_grpo"),
     "rl.advantage.epsilon": learning("--rl.advantage.epsilon=0.5"),
     "rl.advantage.ddof": learning("--rl.advantage.ddof=0"),
-    "rl.loss.name": learning("--rl.loss.name=grpo_t"),
+    "rl.loss.name": learning("--rl.loss.name=grpo_scr"),
     "rl.loss.clip_low": learning("--rl.loss.clip_low=0.0"),
     "rl.loss.clip_high": learning("--rl.loss.clip_high=0.0"),
     "rl.loss.dual_clip": learning("--rl.loss.dual_clip=1.000001"),
@@ -148,57 +149,38 @@ ROWS = {
 }
 """Keys whose change a run shows."""
 
+REMOTE = ("key_variable", "timeout_seconds", "retries", "concurrency", "thinking")
+ENDPOINTS = ("model.openai", "collect.teacher")
+
 SHOWN_BY = {
     "app/test_settings_directly.py": (
-        "problems.gsm8k.train",
-        "problems.gsm8k.held_out",
-        "problems.file.train",
-        "problems.file.held_out",
-        "model.pretrained.name",
-        "model.pretrained.format",
-        "model.pretrained.lora_rank",
-        "model.pretrained.lora_alpha",
-        "agent.max_turns",
-        "agent.max_tokens",
-        "agent.calls_per_turn",
+        *(
+            f"problems.{kind}.{side}"
+            for kind in ("gsm8k", "file")
+            for side in ("train", "held_out")
+        ),
+        *(f"agent.{key}" for key in ("max_turns", "max_tokens", "calls_per_turn")),
+        *(f"compute.{key}" for key in ("device", "workers", "threads")),
+        *(f"compute.{key}" for key in ("micro_tokens", "logit_tokens", "deterministic", "at_once")),
         "rl.max_not_measured",
         "rl.advantage.singleton",
         "eval.max_not_measured",
-        "compute.device",
-        "compute.workers",
-        "compute.threads",
-        "compute.micro_tokens",
-        "compute.logit_tokens",
-        "compute.deterministic",
-        "compute.at_once",
-        "tool.wall_seconds",
-        "tool.isolation",
-        "tool.allow_weak",
-        "tool.preload",
         "tool.servers",
         "tool.calls_per_server",
-        "tool.cpu_seconds",
-        "tool.memory_mb",
-        "tool.processes",
-        "model.gguf.file",
-        "model.gguf.folder",
-        "model.gguf.format",
-        "model.gguf.lora_rank",
-        "model.gguf.lora_alpha",
+        "tool.wall_seconds",
     ),
-    "policy/test_remote.py": tuple(
-        f"{place}.{key}"
-        for place in ("model.openai", "collect.teacher")
-        for key in (
-            "base_url",
-            "model",
-            "key_variable",
-            "timeout_seconds",
-            "retries",
-            "concurrency",
-            "thinking",
-            "limit_field",
-        )
+    "app/test_other_models.py": (
+        *(f"{place}.{key}" for place in ENDPOINTS for key in ("base_url", "model", "limit_field")),
+        *(f"model.pretrained.{key}" for key in ("name", "format", "lora_rank", "lora_alpha")),
+        *(f"model.gguf.{key}" for key in ("format", "lora_rank", "lora_alpha")),
+    ),
+    "policy/test_remote.py": tuple(f"{place}.{key}" for place in ENDPOINTS for key in REMOTE),
+    "policy/local/test_gguf.py": ("model.gguf.file", "model.gguf.folder"),
+    "tools/conftest.py": (  # the limits of the sandbox that the tests there exceed
+        *(f"tool.{key}" for key in ("cpu_seconds", "memory_mb", "processes")),
+    ),
+    "tools/test_python_tool.py": (
+        *(f"tool.{key}" for key in ("isolation", "allow_weak", "preload")),
     ),
 }
 """Keys whose change other tests show."""

@@ -46,12 +46,12 @@ class DemonstratorSettings(Settings):
         unknown = sorted(set(styles) - set(STYLES))
         if unknown:
             raise RecipeError(
-                f"demonstrator.styles names {', '.join(map(repr, unknown))}: "
+                f"collect.demonstrators.styles names {', '.join(map(repr, unknown))}: "
                 f"known are {', '.join(STYLES)}"
             )
         if min(styles.values(), default=0.0) < 0.0 or sum(styles.values()) <= 0.0:
             raise RecipeError(
-                f"demonstrator.styles is {styles}: give weights of at least 0, one of them more"
+                f"collect.demonstrators.styles is {styles}: give weights of at least 0, one of them more"
             )
         return styles
 
@@ -112,7 +112,7 @@ class Demonstrator:
         if not weights:
             raise RecipeError(
                 f"problem {problem.id!r} has no program to show: leave it out, or give "
-                "demonstrator.styles.tool_free a weight"
+                "collect.demonstrators.styles.tool_free a weight"
             )
         rng = Random(derive_seed(key.turn_seed(0), "demonstration"))
         (style,) = rng.choices(list(weights), list(weights.values()))

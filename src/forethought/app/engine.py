@@ -16,7 +16,7 @@ from forethought.agents.tool_agent import AgentSettings, ToolAgent
 from forethought.core.errors import RecipeError
 from forethought.learning.learner import LocalLearner
 from forethought.learning.settings import ComputeSettings, OptimizerSettings
-from forethought.policy.local.crew import Crew, ForkedCrew, LocalCrew
+from forethought.policy.local.crew import Crew, ForkedCrew, LocalCrew, trained_parameters
 from forethought.policy.local.models import LocalModel
 from forethought.policy.local.sampler import LocalSampler
 from forethought.policy.protocol import SamplingSettings
@@ -26,8 +26,8 @@ from forethought.tools.protocol import Tools
 
 SMALL = 20_000_000
 """Parameters below which one-thread workers are faster than threads."""
-COPIES = 4
-"""Of every number while training: itself, its gradient, and AdamW's two moments."""
+LEARNING = 3
+"""Copies of every trained number beside itself: its gradient, and AdamW's two moments."""
 WORKING = 400 * 2**20
 """Bytes beside the weights: the libraries, caches and activations of a small batch."""
 
@@ -78,8 +78,9 @@ def start_engine(
     """
     workers = worker_count(model, compute)
     refuse_too_large(model, workers, available_memory())
-    if compute.threads:
-        torch.set_num_threads(compute.threads)
+    if threads := compute.threads or min(workers, 1):
+        # Beside workers, threads of this process would only wait for a core, spinning.
+        torch.set_num_threads(threads)
     device = _device(compute)
     model.network.to(device)
     model.network.eval()
@@ -116,7 +117,8 @@ def worker_count(model: LocalModel, compute: ComputeSettings) -> int:
 
 def refuse_too_large(model: LocalModel, workers: int, available: int) -> None:
     """Raise `RecipeError` when training `model` needs more than `available` bytes."""
-    needed = 4 * model.parameters * (COPIES + workers) + WORKING
+    learning = sum(each.numel() for each in trained_parameters(model.network))
+    needed = 4 * (model.parameters + learning * (LEARNING + workers)) + WORKING
     if needed > available:
         raise RecipeError(
             f"memory: a model of {model.parameters / 1e6:.1f}M parameters needs about "

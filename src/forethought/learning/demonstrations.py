@@ -76,7 +76,7 @@ def _pick(rows: Sequence[Tokens], start: int, count: int, seed: int) -> list[Tok
     if count and not rows:
         raise RecipeError(
             "sft: a phase asks for trajectories of a kind that was not collected (with or without "
-            "tool calls); change its tool_free share or collect.styles"
+            "tool calls); change its tool_free share or collect.demonstrators.styles"
         )
     picked: list[Tokens] = []
     for place in range(start, start + count):

@@ -52,7 +52,7 @@ class ComputeSettings(Settings):
     """One-thread worker processes; 0 computes in this process. `auto`: one a core for models
     under 20M parameters on a CPU, otherwise 0."""
     threads: NonNegativeInt = 0
-    """Threads of this process when it computes; 0 leaves the choice to torch."""
+    """Threads of this process; 0 is one beside workers, and otherwise torch's own choice."""
     micro_tokens: PositiveInt = 2048
     """Padded tokens in one forward and backward pass."""
     logit_tokens: PositiveInt = 1024
@@ -88,7 +88,7 @@ class SFTSettings(Settings):
     longest: PositiveInt = 32_768
     """Trajectories with more tokens are left out, and counted."""
     train_failed_calls: bool = False
-    """Whether turns whose every call failed are trained; if not, they are context only."""
+    """Whether turns with a call that failed are trained; if not, they are context only."""
     pilot_every: NonNegativeInt = 0
     """Steps between pilots; 0 holds none."""
     pilot_problems: PositiveInt = 96

@@ -1,7 +1,7 @@
 """A policy made of a chat format and a token sampler: words at the edges, tokens inside.
 
 What was sampled is kept as it came; replies are encoded once and appended. Nothing is decoded
-and encoded again. Where the format drops earlier thinking, a new segment begins.
+and encoded again, and earlier thinking stays in the context: a conversation is one segment.
 """
 
 import time

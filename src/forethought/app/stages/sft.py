@@ -93,7 +93,8 @@ def _model(context: Context, number: int) -> LocalModel:
     else:
         model = load_local(settings.name, settings.format)
     if settings.lora_rank:
-        return with_adapters(model, settings.lora_rank, settings.lora_alpha)
+        seed = derive_seed(context.recipe.seed, "adapters")
+        return with_adapters(model, settings.lora_rank, settings.lora_alpha, seed)
     return model
 
 

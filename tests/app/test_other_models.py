@@ -1,0 +1,148 @@
+"""Runs with models that are not fresh: from a folder, with adapters, or behind an endpoint."""
+
+import json
+
+import pytest
+
+from app.small import copied, forethought, outcome
+from forethought.journal.run import Run
+from policy.endpoint import serving
+
+FEW = ("--sft.phases.0.steps=2", "--sft.phases.1.steps=2", "--sft.pilot_every=0")
+
+
+def pretrained(folder, **fields):
+    """The override that trains the model in a folder."""
+    values = {"type": "pretrained", "name": str(folder), "format": "compact", **fields}
+    return (
+        "--model={" + ", ".join(f"{key}={json.dumps(value)}" for key, value in values.items()) + "}"
+    )
+
+
+@pytest.fixture
+def trained(staged):
+    """The folders of two models that the small recipe trained."""
+    return [staged.sft / "checkpoints" / each for each in ("sft_first/39", "sft_second/19")]
+
+
+@pytest.fixture
+def after_sft(recipe, staged, tmp_path):
+    """What SFT comes to that starts with a given model."""
+
+    def run(name, *overrides):
+        folder = copied(staged.collect, tmp_path / name)
+        assert forethought("sft", recipe, "--run", folder, *FEW, *overrides) == 0
+        return outcome(folder)
+
+    return run
+
+
+def test_the_named_model_is_the_one_that_is_trained(after_sft, trained):
+    first, second = (after_sft(f"run{n}", pretrained(each)) for n, each in enumerate(trained))
+    assert first.metrics["sft_first"]["loss"] != second.metrics["sft_first"]["loss"]
+    fresh = after_sft("fresh")
+    assert first.metrics["sft_first"]["loss"][0][1] < fresh.metrics["sft_first"]["loss"][0][1]
+
+
+def test_the_chat_format_is_the_one_that_is_named(recipe, staged, tmp_path):
+    folder = copied(staged.collect, tmp_path / "hermes")
+    words = (*FEW, "--model.format=hermes", "--model.context=3000", "--sft.longest=3000")
+    assert forethought("sft", recipe, "--run", folder, *words) == 0
+    saved = folder / "checkpoints" / "sft_second" / "1"
+    again = copied(staged.collect, tmp_path / "again")
+    words = (*FEW, "--sft.longest=3000", pretrained(saved, format="compact"))
+    assert forethought("sft", recipe, "--run", again, *words) == 0
+    formats = [
+        json.loads((each / "checkpoints" / "sft_second" / "1" / "forethought.json").read_text())
+        for each in (folder, again)
+    ]
+    assert formats == [{"format": "hermes"}, {"format": "compact"}]
+
+
+def test_adapters_are_trained_through_every_stage(recipe, staged, trained, tmp_path):
+    folder = copied(staged.collect, tmp_path / "run")
+    model = pretrained(trained[1], lora_rank=2)
+    for command in ("sft", "measure", "rl", "eval"):
+        assert forethought(command, recipe, "--run", folder, *FEW, model) == 0
+    saved = outcome(folder).weights
+    assert {name.rpartition("/")[2] for name in saved["rl"]} == {
+        "adapter_model.safetensors",
+        "optimizer_0.safetensors",
+    }
+    assert (
+        saved["rl"]["3/adapter_model.safetensors"]
+        != saved["sft_second"]["1/adapter_model.safetensors"]
+    )
+
+
+def test_rank_and_scale_and_seed_of_adapters_matter(after_sft, trained):
+    runs = [
+        after_sft(f"run{number}", pretrained(trained[1], lora_rank=rank, lora_alpha=alpha))
+        for number, (rank, alpha) in enumerate([(2, 8), (3, 8), (2, 16)])
+    ]
+    adapters = [run.weights["sft_second"]["1/adapter_model.safetensors"] for run in runs]
+    assert len(set(adapters)) == 3
+
+
+def answers(text, count):
+    """A list of models, then so many equal answers."""
+    message = {"role": "assistant", "content": text}
+    body = {"choices": [{"finish_reason": "stop", "message": message}]}
+    return ((200, {"data": [{"id": "m", "object": "model"}]}), *[(200, body)] * count)
+
+
+def remote(endpoint, **fields):
+    values = {"base_url": endpoint.url, "model": "m", **fields}
+    return "{" + ", ".join(f"{key}={json.dumps(value)}" for key, value in values.items()) + "}"
+
+
+def test_a_teacher_behind_an_endpoint_shows_the_problems(recipe, tmp_path):
+    folder = tmp_path / "run"
+    with serving(*answers("so \\boxed{3}", 10)) as endpoint:
+        teacher = f"--collect.teacher={remote(endpoint)}"
+        words = ("--run", folder, "--collect.problems=10", teacher)
+        assert forethought("collect", recipe, *words) == 0
+    with Run.read(folder) as run:
+        recorded = [episode for group in run.groups("collect") for episode in group.episodes]
+    assert {one.trajectories[0].turns[0].message.text for one in recorded} == {"so \\boxed{3}"}
+    assert {one.right for one in recorded} == {True, False}
+    assert {request["model"] for request in endpoint.asked[1:]} == {"m"}
+
+
+@pytest.mark.parametrize("limit_field", ["max_tokens", "max_completion_tokens"])
+def test_a_model_behind_an_endpoint_sits_an_exam_without_a_training_stage(
+    recipe, tmp_path, limit_field, capsys
+):
+    folder = tmp_path / "run"
+    with serving(*answers("so \\boxed{5}", 12)) as endpoint:
+        model = remote(endpoint, type="openai", limit_field=limit_field)
+        words = ("eval", recipe, "--run", folder, f"--model={model}")
+        assert forethought(*words) == 0
+    assert all(limit_field in request for request in endpoint.asked[1:])
+    assert len(endpoint.asked) == 1 + 4 * 3
+    with Run.read(folder) as run:
+        result = run.document("eval_remote", "exam/remote")
+    assert result is not None
+    assert [problem["c"] for problem in result["problems"]] in ([0, 0, 0, 0], [2, 2, 2, 2]) or (
+        {problem["c"] for problem in result["problems"]} == {0, 2}
+    )
+    assert "avg@2" in capsys.readouterr().out
+    assert forethought(*words) == 0  # finished: the endpoint, now gone, is not asked again
+
+
+def test_an_endpoint_that_is_not_there_is_named(recipe, tmp_path, capsys):
+    with serving() as endpoint:
+        gone = remote(endpoint, type="openai", retries=0)
+    words = ("eval", recipe, "--run", tmp_path / "run", f"--model={gone}")
+    assert forethought(*words) == 2
+    message = capsys.readouterr().err
+    assert "cannot be reached" in message
+    assert "start the server, or correct base_url" in message
+
+
+def test_an_endpoint_without_the_model_is_told(recipe, tmp_path, capsys):
+    with serving(*answers("", 0)) as endpoint:
+        other = remote(endpoint, type="openai", model="n")
+        words = ("eval", recipe, "--run", tmp_path / "run", f"--model={other}")
+        assert forethought(*words) == 2
+    assert "'n'" in capsys.readouterr().err.replace('"', "'").replace("model n", "'n'")

@@ -1,0 +1,200 @@
+"""Keys whose effect is seen best without a run: each is changed, and something else comes out."""
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+
+from app.small import write_problems
+from forethought.agents.groups import attempt_groups
+from forethought.app.engine import start_engine, worker_count
+from forethought.app.problems import Division, FileProblems, GSM8KProblems, held_out, training_side
+from forethought.core.errors import RecipeError
+from forethought.core.messages import ToolStatus
+from forethought.core.problem import Problem
+from forethought.core.trajectory import Episode, Stop
+from forethought.core.verdict import Verdict
+from forethought.evaluation.exam import refuse_broken
+from forethought.learning.advantage import AdvantageSettings, group_advantages
+from forethought.learning.rl import refuse_unmeasured
+from forethought.learning.settings import ComputeSettings
+from forethought.tools.python_tool import PythonTool
+from forethought.tools.sandbox.pool import Pool
+from forethought.tools.settings import PythonSettings
+from scripted import attempt, call, graded, only, says
+from tiny import local_model
+
+ONE_EACH = Division(pilot=0, measure=0, collect=1)
+
+
+def write_gsm8k(path, answer):
+    path.write_text(json.dumps({"question": "6 * 7?", "answer": f"#### {answer}"}) + "\n")
+
+
+def test_problems_come_from_the_file_of_their_side(tmp_path):
+    for name in ("one", "two", "three"):
+        write_problems(tmp_path / f"{name}.jsonl", 1)
+    paths = {name: str(tmp_path / f"{name}.jsonl") for name in ("one", "two", "three")}
+    settings = FileProblems(type="file", train=paths["one"], held_out=paths["two"])
+    assert training_side(settings, ONE_EACH, 0).collect[0].id == "one-0"
+    assert held_out(settings, 5)[0].id == "two-0"
+    other = FileProblems(type="file", train=paths["two"], held_out=paths["three"])
+    assert training_side(other, ONE_EACH, 0).collect[0].id == "two-0"
+    assert held_out(other, 5)[0].id == "three-0"
+
+
+def test_gsm8k_problems_come_from_the_file_of_their_side(tmp_path):
+    for name, answer in (("one", 1), ("two", 2)):
+        write_gsm8k(tmp_path / f"{name}.jsonl", answer)
+    settings = GSM8KProblems(
+        type="gsm8k", train=str(tmp_path / "one.jsonl"), held_out=str(tmp_path / "two.jsonl")
+    )
+    assert training_side(settings, ONE_EACH, 0).collect[0].answer == "1"
+    assert held_out(settings, 5)[0].answer == "2"
+
+
+def test_max_turns_decides_how_often_an_agent_may_call():
+    script = [says("", call())] * 3 + [says("42")]
+    assert only(attempt(script, max_turns=3)).stop is Stop.ANSWERED
+    assert only(attempt(script, max_turns=2)).stop is Stop.TURN_LIMIT
+
+
+def test_max_tokens_decides_how_much_an_agent_may_say():
+    script = [says("", call(), tokens=5), says("42")]
+    assert only(attempt(script, max_tokens=9)).stop is Stop.ANSWERED
+    assert only(attempt(script, max_tokens=5)).stop is Stop.TOKEN_LIMIT
+
+
+def test_calls_per_turn_decides_how_many_calls_are_run():
+    script = [says("", call(id="a"), call(id="b")), says("42")]
+    statuses = {
+        limit: [reply.status for reply in only(attempt(script, calls_per_turn=limit)).replies]
+        for limit in (1, 2)
+    }
+    assert statuses == {
+        1: [ToolStatus.OK, ToolStatus.MODEL_ERROR],
+        2: [ToolStatus.OK, ToolStatus.OK],
+    }
+
+
+def test_max_not_measured_decides_when_a_round_is_refused():
+    groups = [graded("p", "++-?")]
+    refuse_unmeasured(groups, 0.25)
+    with pytest.raises(RecipeError, match=r"max_not_measured = 0\.2"):
+        refuse_unmeasured(groups, 0.2)
+
+
+def test_max_not_measured_decides_when_an_exam_is_refused():
+    groups = [graded("p", "++-?")]
+    refuse_broken("after", groups, 0.25)
+    with pytest.raises(RecipeError, match="max_not_measured"):
+        refuse_broken("after", groups, 0.2)
+
+
+def test_singleton_decides_what_an_attempt_without_company_gets():
+    alone = {
+        kind: group_advantages([0.5], ["g"], AdvantageSettings(kind="dr_grpo", singleton=kind))
+        for kind in ("zero", "raw")
+    }
+    assert alone == {"zero": [0.0], "raw": [0.5]}
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_workers_decides_who_computes(workers):
+    compute = ComputeSettings(device="cpu", workers=workers)
+    assert worker_count(local_model(), compute) == workers
+    with start_engine(local_model(), compute) as engine:
+        assert engine.crew.size == max(1, workers)
+
+
+def test_device_decides_where_the_model_is():
+    with start_engine(local_model(), ComputeSettings(device="cpu", workers=0)) as engine:
+        assert {each.device.type for each in engine.model.network.parameters()} == {"cpu"}
+    compute = ComputeSettings(device="cuda", workers=0)
+    if torch.cuda.is_available():
+        with start_engine(local_model(), compute) as engine:
+            assert {each.device.type for each in engine.model.network.parameters()} == {"cuda"}
+    else:
+        with (
+            pytest.raises(RecipeError, match=r"compute\.device"),
+            start_engine(local_model(), compute),
+        ):
+            raise AssertionError("it must not start")
+
+
+def test_threads_decides_how_many_threads_compute():
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            compute = ComputeSettings(device="cpu", workers=0, threads=threads)
+            with start_engine(local_model(), compute):
+                assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_deterministic_decides_how_rounds_of_sampling_begin():
+    for deterministic in (True, False):
+        compute = ComputeSettings(device="cpu", workers=0, deterministic=deterministic)
+        with start_engine(local_model(), compute) as engine:
+            assert engine.sampler.deterministic is deterministic
+
+
+def test_portions_of_computation_reach_whoever_computes():
+    compute = ComputeSettings(device="cpu", workers=0, micro_tokens=7, logit_tokens=3)
+    with start_engine(local_model(), compute) as engine:
+        assert engine.compute.micro_tokens == 7
+        assert engine.compute.logit_tokens == 3
+
+
+@dataclass
+class Counting:
+    """A solver that remembers how many of its attempts were open at once."""
+
+    open: int = 0
+    most: int = 0
+    done: list[str] = field(default_factory=list)
+
+    async def attempt(self, problem, key):
+        self.open += 1
+        self.most = max(self.most, self.open)
+        await asyncio.sleep(0)
+        self.open -= 1
+        return Episode(id=key.episode, problem=problem, trajectories=(), verdict=Verdict.wrong())
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_at_once_decides_how_many_attempts_are_open(at_once):
+    problems = [Problem(id=str(n), prompt="?", answer="1") for n in range(6)]
+    solver = Counting()
+    asyncio.run(attempt_groups(solver, problems, size=1, seed=0, stage="s", at_once=at_once))
+    assert solver.most == at_once
+
+
+def test_wall_seconds_decides_how_long_a_program_may_take():
+    async def outcome(seconds):
+        settings = PythonSettings(servers=1, wall_seconds=seconds)
+        async with PythonTool(settings) as tool:
+            code = json.dumps({"code": "import time; time.sleep(0.5); print(1)"})
+            return (await tool.call(call(code))).status
+
+    assert asyncio.run(outcome(0.1)) is ToolStatus.TIMEOUT
+    assert asyncio.run(outcome(20.0)) is ToolStatus.OK
+
+
+@pytest.mark.parametrize(("servers", "calls_per_server"), [(1, 1), (1, 2), (2, 1)])
+def test_servers_and_calls_per_server_decide_how_many_programs_run_at_once(
+    servers, calls_per_server, tmp_path
+):
+    settings = PythonSettings(servers=servers, calls_per_server=calls_per_server)
+    spans = "import time; a = time.time(); time.sleep(0.2); print(a, time.time())"
+
+    async def run():
+        async with Pool(settings) as pool:
+            return await asyncio.gather(*(pool.run(spans) for _ in range(4)))
+
+    found = [tuple(map(float, outcome.out.split())) for outcome in asyncio.run(run())]
+    most = max(sum(begun <= at < ended for begun, ended in found) for at, _ in found)
+    assert most == servers * calls_per_server
