@@ -1,22 +1,29 @@
 """Runs with models that are not fresh: from a folder, with adapters, or behind an endpoint."""
 
 import json
+import re
 
 import pytest
 
-from app.small import copied, forethought, outcome
+from app.small import coins, copied, forethought, outcome
 from forethought.journal.run import Run
 from policy.endpoint import serving
+
+# peft asks transformers for a property by its former name.
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 
 FEW = ("--sft.phases.0.steps=2", "--sft.phases.1.steps=2", "--sft.pilot_every=0")
 
 
+def table(**fields):
+    """A table as it is written in TOML, on one line."""
+    return "{" + ", ".join(f"{key}={json.dumps(value)}" for key, value in fields.items()) + "}"
+
+
 def pretrained(folder, **fields):
     """The override that trains the model in a folder."""
-    values = {"type": "pretrained", "name": str(folder), "format": "compact", **fields}
-    return (
-        "--model={" + ", ".join(f"{key}={json.dumps(value)}" for key, value in values.items()) + "}"
-    )
+    chosen = {"type": "pretrained", "name": str(folder), "format": "compact", **fields}
+    return f"--model={table(**chosen)}"
 
 
 @pytest.fixture
@@ -75,7 +82,7 @@ def test_adapters_are_trained_through_every_stage(recipe, staged, trained, tmp_p
     )
 
 
-def test_rank_and_scale_and_seed_of_adapters_matter(after_sft, trained):
+def test_rank_and_scale_of_adapters_matter(after_sft, trained):
     runs = [
         after_sft(f"run{number}", pretrained(trained[1], lora_rank=rank, lora_alpha=alpha))
         for number, (rank, alpha) in enumerate([(2, 8), (3, 8), (2, 16)])
@@ -92,8 +99,8 @@ def answers(text, count):
 
 
 def remote(endpoint, **fields):
-    values = {"base_url": endpoint.url, "model": "m", **fields}
-    return "{" + ", ".join(f"{key}={json.dumps(value)}" for key, value in values.items()) + "}"
+    """The endpoint as a recipe names it."""
+    return table(**{"base_url": endpoint.url, "model": "m", **fields})
 
 
 def test_a_teacher_behind_an_endpoint_shows_the_problems(recipe, tmp_path):
@@ -123,9 +130,8 @@ def test_a_model_behind_an_endpoint_sits_an_exam_without_a_training_stage(
     with Run.read(folder) as run:
         result = run.document("eval_remote", "exam/remote")
     assert result is not None
-    assert [problem["c"] for problem in result["problems"]] in ([0, 0, 0, 0], [2, 2, 2, 2]) or (
-        {problem["c"] for problem in result["problems"]} == {0, 2}
-    )
+    answers_are_5 = [coin["answer"] == 5 for coin in coins(4, "held_out")]
+    assert [problem["c"] for problem in result["problems"]] == [2 * it for it in answers_are_5]
     assert "avg@2" in capsys.readouterr().out
     assert forethought(*words) == 0  # finished: the endpoint, now gone, is not asked again
 
@@ -145,4 +151,4 @@ def test_an_endpoint_without_the_model_is_told(recipe, tmp_path, capsys):
         other = remote(endpoint, type="openai", model="n")
         words = ("eval", recipe, "--run", tmp_path / "run", f"--model={other}")
         assert forethought(*words) == 2
-    assert "'n'" in capsys.readouterr().err.replace('"', "'").replace("model n", "'n'")
+    assert re.search(r"\bn\b.*\bm\b", capsys.readouterr().err)

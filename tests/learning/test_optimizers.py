@@ -23,6 +23,14 @@ def test_every_trained_parameter_belongs_to_exactly_one_optimiser(kind):
     assert sorted(found) == sorted(id(each) for each in model.parameters() if each is not frozen)
 
 
+def test_muon_is_alone_where_only_matrices_inside_the_layers_are_trained():
+    model = network("qwen2")
+    for name, each in model.named_parameters():
+        each.requires_grad_(".layers." in name and each.ndim == 2)
+    (muon,) = build_optimizers(model, settings_of("muon"))
+    assert all(each.requires_grad for each in owned(muon))
+
+
 def settings_of(kind, **chosen):
     return OptimizerSettings(type=kind, rate=0.5, muon_rate=0.25, **chosen)
 

@@ -127,3 +127,10 @@ def test_a_phase_that_was_killed_and_resumed_is_the_one_that_was_not_to_the_bit(
     assert list(resumed.reports) == [3, 4, 5, 6, 7]
     assert same_weights(weights(resumed.model.network), weights(whole.model.network))
     assert resumed.kept() == whole.kept()
+
+
+def test_steps_beyond_the_checkpoint_are_unknown_until_they_are_done_again(tmp_path):
+    for stop_after in (4, 3):
+        with pytest.raises(KeyboardInterrupt):
+            Phase(tmp_path, stop_after=stop_after).run()
+    assert [step for step, _ in Phase(tmp_path).kept()[1]] == [0, 1, 2, 3]

@@ -51,7 +51,8 @@ class DemonstratorSettings(Settings):
             )
         if min(styles.values(), default=0.0) < 0.0 or sum(styles.values()) <= 0.0:
             raise RecipeError(
-                f"collect.demonstrators.styles is {styles}: give weights of at least 0, one of them more"
+                f"collect.demonstrators.styles is {styles}: give weights of at least 0, one of "
+                "them more"
             )
         return styles
 

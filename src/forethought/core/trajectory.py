@@ -104,6 +104,7 @@ class Trajectory:
     policy saw later does not extend what it saw before. A trajectory written by a person or a
     script has no segments: nobody sampled it. `error` is set only when `stop` is `FAILED`.
 
+    >>> from forethought.core.messages import User
     >>> ask = (User(text="6 * 7?"),)
     >>> say = Turn(message=Assistant(text="42"), finish=Finish.END_OF_TURN)
     >>> Trajectory(agent="a", opening=ask, turns=(say,), stop=Stop.ANSWERED).messages[-1].text

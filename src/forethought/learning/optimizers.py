@@ -18,14 +18,16 @@ def build_optimizers(model: nn.Module, settings: OptimizerSettings) -> list[torc
     matrices = list(_hidden_matrices(model)) if settings.type == "muon" else []
     taken = {id(each) for each in matrices}
     rest = [each for each in model.parameters() if each.requires_grad and id(each) not in taken]
-    optimizers: list[torch.optim.Optimizer] = [
-        torch.optim.AdamW(
-            rest,
-            lr=settings.rate,
-            betas=(settings.beta_1, settings.beta_2),
-            weight_decay=settings.weight_decay,
+    optimizers: list[torch.optim.Optimizer] = []
+    if rest:
+        optimizers.append(
+            torch.optim.AdamW(
+                rest,
+                lr=settings.rate,
+                betas=(settings.beta_1, settings.beta_2),
+                weight_decay=settings.weight_decay,
+            )
         )
-    ]
     if matrices:
         optimizers.append(
             torch.optim.Muon(matrices, lr=settings.muon_rate, weight_decay=settings.weight_decay)

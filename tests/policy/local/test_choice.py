@@ -97,6 +97,13 @@ def test_the_largest_number_below_one_still_draws_a_token_that_can_be():
     assert choice.ids_B.tolist() == [1]
 
 
+def test_the_number_zero_does_not_draw_a_token_that_was_cut_off():
+    choice = choose(
+        logits((0.1, 0.9)), torch.ones(1), torch.tensor([0.5]), torch.zeros(1, dtype=torch.float64)
+    )
+    assert choice.ids_B.tolist() == [1]
+
+
 def test_entropy_is_in_nats_at_the_sampling_temperature():
     assert drawn(1, probs=(0.25,) * 4).entropies_B.item() == approx(math.log(4), abs=1e-6)
     expected = -sum(p * math.log(p) for p in PROBS)

@@ -69,6 +69,16 @@ def test_a_row_does_not_depend_on_its_neighbours():
         assert crowd.entropies == pytest.approx(alone.entropies, abs=1e-4)
 
 
+def test_rows_that_end_at_different_times_leave_the_others_as_they_were():
+    decoder = Decoder(network())
+    requests = [request(PROMPTS[n % 3], seed=n, stop=range(4)) for n in range(12)]
+    crowd = said(decoder, requests)
+    assert len({len(sampled.ids) for sampled in crowd}) > 4
+    for each, sampled in zip(requests, crowd, strict=True):
+        (alone,) = said(decoder, [each])
+        assert (sampled.ids, sampled.finish) == (alone.ids, alone.finish)
+
+
 def test_first_tokens_follow_the_models_distribution():
     model = network(vocab_size=5, spread=0.5)
     requests = [request((1, 2), seed=seed, max_tokens=1) for seed in range(4000)]
