@@ -48,6 +48,7 @@ def sitting(*change, given=()):
 
 
 PRACTICE = ("--problems={type='practice', families=['gcd', 'lcm', 'primes'], hard=0.5}",)
+PAIRS = ("--rl.group_size=2", "--rl.problems=8", "--rl.updates=1")  # often both alike
 MUON = ("--rl.optimizer.type=muon", "--rl.optimizer.muon_rate=0.02")
 COSINE = ("--rl.optimizer.schedule=cosine",)
 OVERLONG = ("--rl.reward.overlong_limit=40", "--rl.reward.overlong_buffer=30")
@@ -111,9 +112,7 @@ ROWS = {
     "rl.group_size": learning("--rl.group_size=3"),
     "rl.updates": learning("--rl.updates=1"),
     "rl.save_every": learning("--rl.save_every=1"),
-    "rl.uninformative": learning(
-        "--rl.uninformative=leave_out", given=("--rl.problems=8", "--rl.updates=1")
-    ),
+    "rl.uninformative": learning("--rl.uninformative=leave_out", given=PAIRS),
     "rl.optimizer.type": learning(*MUON),
     "rl.optimizer.rate": learning("--rl.optimizer.rate=1e-4"),
     "rl.optimizer.muon_rate": learning("--rl.optimizer.muon_rate=0.01", given=MUON),

@@ -124,5 +124,5 @@ def test_an_epoch_has_an_order_of_its_own_that_follows_from_the_seed():
 @pytest.mark.parametrize("tool_free", [0.0, 1.0])
 def test_a_share_of_a_kind_that_was_not_collected_is_refused(tool_free):
     one = replace(DATA, **{"with_calls" if tool_free == 0.0 else "tool_free": ()})
-    with pytest.raises(RecipeError, match=r"not collected.*collect\.styles"):
+    with pytest.raises(RecipeError, match=r"not collected.*tool_free share"):
         one.draw(0, 4, tool_free, seed=0)
