@@ -136,6 +136,17 @@ def forethought(*words):
     return main([str(word) for word in words])
 
 
+def refused(capsys, *words):
+    """The one message with which a command is refused."""
+    capsys.readouterr()
+    assert forethought(*words) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("forethought: ")
+    assert message.count("forethought: ") == 1
+    assert "Traceback" not in message
+    return message
+
+
 @dataclass(frozen=True)
 class Outcome:
     """All that a run came to, apart from how long it took."""

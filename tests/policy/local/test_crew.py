@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 
 import psutil
 import pytest
@@ -47,6 +48,11 @@ def marks_its_time(replica, payload, emit):
     for _ in range(3):
         emit(payload)
         torch.randn(200, 200) @ torch.randn(200, 200)
+
+
+def begins_and_takes_a_while(replica, payload, emit):
+    emit("begun")
+    time.sleep(0.1)
 
 
 def silent(worker, value):
@@ -123,6 +129,25 @@ def test_a_job_that_breaks_is_told_with_its_reason_and_the_crew_goes_on(forked):
 def test_a_worker_that_dies_at_work_is_an_error_and_not_the_end(forked):
     with pytest.raises(PolicyError, match="model worker 0 died"):
         asyncio.run(forked.run(dies, [None], silent))
+
+
+def test_an_answer_that_nobody_waits_for_any_more_is_no_error(forked):
+    complaints = []
+
+    async def cancel_at_work():
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context["message"]))
+        begun = asyncio.Event()
+        work = asyncio.create_task(
+            forked.run(begins_and_takes_a_while, [None], lambda worker, value: begun.set())
+        )
+        await begun.wait()
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        await asyncio.sleep(0.4)
+
+    asyncio.run(cancel_at_work())
+    assert complaints == []
 
 
 def test_a_worker_that_died_before_is_found_out(forked):

@@ -190,14 +190,16 @@ class ForkedCrew:
             try:
                 kind, value = pickle.loads(pipe.recv_bytes())
             except (EOFError, OSError):
-                loop.remove_reader(pipe.fileno())
-                answer.set_exception(PolicyError(f"model worker {number} died"))
-                return
+                kind, value = "death", None
             if kind == "emit":
                 emit(number, value)
                 return
             loop.remove_reader(pipe.fileno())
-            if kind == "error":
+            if answer.done():  # whoever asked was cancelled meanwhile
+                return
+            if kind == "death":
+                answer.set_exception(PolicyError(f"model worker {number} died"))
+            elif kind == "error":
                 answer.set_exception(PolicyError(f"model worker {number} failed:\n{value}"))
             else:
                 answer.set_result(value)
