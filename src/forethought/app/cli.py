@@ -2,76 +2,35 @@
 
 import argparse
 import asyncio
+import importlib
 import shlex
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from importlib.resources import as_file, files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from rich.console import Console
 
-from forethought.app.context import Context
 from forethought.app.recipe import Recipe, read_recipe
 from forethought.app.show import Show
-from forethought.app.stages.collect import collect
-from forethought.app.stages.exam import exams_after_sft, sit_exam, sit_remotely
-from forethought.app.stages.measure import measure
-from forethought.app.stages.rl import rl
-from forethought.app.stages.sft import sft
 from forethought.core.errors import ForethoughtError
 from forethought.journal.run import Run
-from forethought.policy.remote import RemoteSettings
-from forethought.watch.report import write_report
 
 BAD_INPUT = 2
 INTERRUPTED = 130
+PIPELINE = "forethought.app.pipeline"
+CONTEXT = "forethought.app.context"
 
 
-async def evaluate(context: Context) -> None:
-    """Exams of every checkpoint that there is so far, or of the model behind an endpoint."""
-    if isinstance(context.recipe.model, RemoteSettings):
-        await sit_remotely(context, context.recipe.model)
-        return
-    exams = exams_after_sft(context)
-    if context.run.stage("rl").finished:
-        exams.append(("after", "rl"))
-    for name, stage in exams:
-        await sit_exam(context, name, stage)
-
-
-async def quickstart(context: Context) -> None:
-    """The stages in a row, and a report."""
-    await collect(context)
-    await sft(context)
-    for name, stage in exams_after_sft(context):
-        await sit_exam(context, name, stage)
-    await measure(context)
-    await rl(context)
-    await sit_exam(context, "after", "rl")
-    _write_report(context.run, context.show)
-
-
-def _write_report(run: Run, show: Show) -> None:
-    """The report, and what can be done next."""
-    following = (
-        ("Look again later", f"forethought report {run.path}"),
-        ("Change one thing", "forethought recipe > my.toml"),
-        ("and run it", "forethought quickstart --recipe my.toml"),
-    )
-    path = write_report(run, run.path / "report.html", next_commands=following)
-    show.stage("Done", "The report tells what happened, every number with its interval.")
-    for what, command in (("Open the report", str(path)), *following):
-        show.say(f"{what:<18} {command}")
-
-
-STAGES: dict[str, tuple[Callable[[Context], Awaitable[None]], str]] = {
-    "collect": (collect, "sft"),
-    "sft": (sft, "measure"),
-    "measure": (measure, "rl"),
-    "rl": (rl, "eval"),
-    "eval": (evaluate, "report"),
+STAGES = {
+    "collect": ("record trajectories with the real tool", "sft"),
+    "sft": ("imitate them", "measure"),
+    "measure": ("find out how hard problems are for the model", "rl"),
+    "rl": ("reinforcement learning with the tool in the loop", "eval"),
+    "eval": ("held-out exams of what there is so far", "report"),
 }
+"""Each stage's command: what it does, and the command that follows."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,10 +62,8 @@ def _parser() -> argparse.ArgumentParser:
     whole.add_argument("--recipe", type=Path, help="instead of the embedded recipe")
     whole.add_argument("--run", type=Path, help="the run's folder (default: runs/NAME)")
     whole.set_defaults(run_command=_quickstart)
-    for name, (stage, _) in STAGES.items():
-        command = commands.add_parser(
-            name, help=(stage.__doc__ or "").splitlines()[0], allow_abbrev=False
-        )
+    for name, (what, _) in STAGES.items():
+        command = commands.add_parser(name, help=what, allow_abbrev=False)
         command.add_argument("recipe", type=Path, help="a TOML file")
         command.add_argument("--run", type=Path, help="the run's folder (default: runs/NAME)")
         command.set_defaults(run_command=_stage, name=name)
@@ -124,14 +81,14 @@ def _quickstart(options: argparse.Namespace, overrides: list[str], console: Cons
     else:
         with as_file(_embedded()) as path:
             recipe, name = read_recipe(path, overrides), "quickstart"
-    _run(quickstart, recipe, options.run or Path("runs") / name, console)
+    _run("quickstart", recipe, options.run or Path("runs") / name, console)
 
 
 def _stage(options: argparse.Namespace, overrides: list[str], console: Console) -> None:
     recipe = read_recipe(options.recipe, overrides)
     folder = options.run or Path("runs") / options.recipe.stem
-    work, following = STAGES[options.name]
-    _run(work, recipe, folder, console)
+    _, following = STAGES[options.name]
+    _run(options.name, recipe, folder, console)
     run = ["--run", str(options.run)] if options.run else []
     same = [str(options.recipe), *run, *overrides]
     words = [following, *([str(folder)] if following == "report" else same)]
@@ -140,8 +97,7 @@ def _stage(options: argparse.Namespace, overrides: list[str], console: Console) 
 
 def _report(options: argparse.Namespace, overrides: list[str], console: Console) -> None:
     with Run.read(options.run) as run:
-        path = write_report(run, options.run / "report.html")
-    Show(console).tell(f"Wrote {path}")
+        importlib.import_module(PIPELINE).report(run, Show(console))
 
 
 def _recipe(options: argparse.Namespace, overrides: list[str], console: Console) -> None:
@@ -152,13 +108,10 @@ def _embedded() -> Traversable:
     return files("forethought.app") / "quickstart.toml"
 
 
-def _run(
-    work: Callable[[Context], Awaitable[None]], recipe: Recipe, folder: Path, console: Console
-) -> None:
+def _run(name: str, recipe: Recipe, folder: Path, console: Console) -> None:
     with Run.create_or_open(folder, recipe.model_dump(mode="json")) as run:
         Show(console).tell(f"run folder: {folder}")
-        asyncio.run(_awaited(work, Context(recipe, run, Show(console))))
-
-
-async def _awaited(work: Callable[[Context], Awaitable[None]], context: Context) -> None:
-    await work(context)
+        # Only here, so that bad input and --help are answered before torch is loaded.
+        pipeline = importlib.import_module(PIPELINE)
+        context = importlib.import_module(CONTEXT).Context(recipe, run, Show(console))
+        asyncio.run(pipeline.WORK[name](context))
