@@ -60,6 +60,14 @@ async def control(recipe: Recipe, path: Path, console: Console) -> None:
         await sit_exam(context, "further", phase_stage(recipe.sft.phases[-1]))
 
 
+def copy_whole(run: Path, copy: Path) -> None:
+    """Copy a run beside and rename it: a copy that was interrupted is not taken for one."""
+    beside = copy.with_name(f".{copy.name}.partial")
+    shutil.rmtree(beside, ignore_errors=True)
+    shutil.copytree(run, beside)
+    beside.rename(copy)
+
+
 def exam(run: Run, name: str) -> ExamResult:
     """A stored exam."""
     return ExamResult.model_validate(run.document(f"eval_{name}", f"exam/{name}"))
@@ -116,7 +124,7 @@ def main() -> int:
             longer = further(recipe, run)
         copy = options.folder / f"control{seed}"
         if not copy.exists():
-            shutil.copytree(path, copy)
+            copy_whole(path, copy)
         try:
             asyncio.run(control(longer, copy, console))
         except ForethoughtError as error:

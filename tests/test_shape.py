@@ -21,7 +21,7 @@ FORBIDDEN_NAMES = {"utils", "common", "manager", "helper", "helpers", "base", "m
 # Where a process begins or ends: whatever happened there must reach the one who waits for it.
 PROCESS_EDGES = {
     "core/errors.py",
-    "policy/local/crew.py",
+    "policy/local/worker.py",
     "tools/sandbox/inside/program.py",
     "tools/sandbox/inside/supervisor.py",
     "tools/sandbox/inside/zygote.py",

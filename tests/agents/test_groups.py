@@ -5,13 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forethought.agents.groups import attempt_groups, concurrently
+from forethought.agents.groups import attempt_groups, concurrently, refuse_unmeasured
 from forethought.agents.tool_agent import ToolAgent
 from forethought.core.errors import RecipeError
 from forethought.core.problem import Problem
 from forethought.core.randomness import RolloutKey
+from forethought.core.trajectory import Group
 from forethought.core.verdict import Verdict
-from scripted import BrokenGrader, EchoTools, ScriptedPolicy, ScriptedSolver, episode, says
+from scripted import BrokenGrader, EchoTools, ScriptedPolicy, ScriptedSolver, episode, graded, says
 
 PROBLEMS = [Problem(id=f"p{n}", prompt="6 * 7?", answer="42") for n in range(3)]
 
@@ -160,3 +161,15 @@ def test_concurrent_results_keep_the_order_of_the_work():
         return await concurrently(slow(n) for n in (3, 0, 2))
 
     assert asyncio.run(run()) == [3, 0, 2]
+
+
+def test_more_unmeasured_attempts_than_the_limit_are_refused_with_the_commonest_reason():
+    lost = (
+        *(episode(verdict=Verdict.not_measured("no sandbox"), id=f"a{n}") for n in range(2)),
+        episode(verdict=Verdict.not_measured("no memory"), id="b"),
+    )
+    groups = [graded("p", "+-+-+"), Group(id="g", problem=PROBLEMS[0], episodes=lost)]
+    refuse_unmeasured(groups, 3 / 8, "the limit")
+    words = r"3 of 8 attempts \(38%\) .* more than the limit = 0\.25; 2 of them: no sandbox\."
+    with pytest.raises(RecipeError, match=words):
+        refuse_unmeasured(groups, 0.25, "the limit")

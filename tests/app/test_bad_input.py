@@ -3,16 +3,18 @@
 import re
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from tokenizers import Tokenizer, models
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from app.small import copied, forethought, refused, write_problems, write_recipe
-from forethought.app.engine import refuse_too_large
+from forethought.app.engine import available_memory, memory_needed, refuse_too_large
 from forethought.core.errors import RecipeError
 from forethought.policy.formats import chat_format
 from forethought.policy.local.models import load_local
+from tiny import local_model
 
 BROKEN_PROBLEMS = {
     "no file": (None, r"train\.jsonl is no file: give the path"),
@@ -162,27 +164,6 @@ def test_a_stage_before_its_time_names_the_one_it_needs(
     assert remedy in message
 
 
-@pytest.mark.parametrize(
-    ("command", "override", "words"),
-    [
-        ("rl", "--rl.loss.clip_low=0.1", "rl.loss.clip_low was null, is now 0.1"),
-        ("rl", "--seed=4", "seed was 3, is now 4"),
-        ("sft", "--sft.phases.1.batch=4", "sft.phases.1.batch was 8, is now 4"),
-        ("measure", "--measure.attempts=5", "measure.attempts was 4, is now 5"),
-        ("collect", "--agent.max_turns=5", "agent.max_turns was 2, is now 5"),
-    ],
-)
-def test_a_run_begun_with_another_setting_names_it_with_both_values(
-    recipe, staged, tmp_path, capsys, command, override, words
-):
-    folder = copied(staged.rl, tmp_path / "run")
-    kept = (folder / "recipe.json").read_text()
-    message = refused(capsys, command, recipe, "--run", folder, override)
-    assert words in message
-    assert "Restore them, or name another folder with --run" in message
-    assert (folder / "recipe.json").read_text() == kept
-
-
 def test_an_unknown_family_is_named_and_can_be_mended_in_place(recipe, tmp_path, capsys):
     folder = tmp_path / "run"
     words = ("collect", recipe, "--run", folder, "--collect.problems=1", "--sft.pilot_every=0")
@@ -240,11 +221,40 @@ def test_a_gpu_that_is_not_there_is_named(recipe, collected, capsys):
 
 def test_a_model_that_does_not_fit_is_refused_in_numbers(staged):
     model = load_local(str(staged.sft / "checkpoints" / "sft_second" / "19"))
+    needed = memory_needed(model, 2, on_gpu=False)
     with pytest.raises(RecipeError) as refusal:
-        refuse_too_large(model, 2, 300 * 2**20)
+        refuse_too_large(model, needed, 300 * 2**20)
     message = str(refusal.value)
-    assert "0.0M parameters needs about 0.4 GiB to train, 0.3 GiB are free; choose a" in message
-    refuse_too_large(model, 2, 2**30)
+    assert "0.0M parameters needs about 0.4 GiB more to train, 0.3 GiB are free" in message
+    assert "choose a smaller model, set model.lora_rank, or free memory" in message
+    refuse_too_large(model, needed, needed)
+
+
+def test_memory_is_counted_for_what_is_not_there_yet():
+    model = local_model()
+    each = 4 * model.parameters
+    alone = memory_needed(model, 0, on_gpu=False)
+    assert memory_needed(model, 2, on_gpu=False) - alone == 2 * each  # a gradient a worker
+    assert memory_needed(model, 0, on_gpu=False, with_reference=True) - alone == each
+    assert memory_needed(model, 0, on_gpu=True) - alone == each  # the weights move there
+    model.network.requires_grad_(False)
+    assert alone - memory_needed(model, 0, on_gpu=False) == 3 * each  # gradient, two moments
+
+
+def test_free_memory_is_that_of_where_it_is_computed():
+    here = psutil.virtual_memory().total
+    assert 0 < available_memory(torch.device("cpu")) <= here
+    if torch.cuda.is_available():
+        there = torch.cuda.mem_get_info()[1]
+        assert 0 < available_memory(torch.device("cuda")) <= there
+
+
+@pytest.mark.parametrize("word", ["--rl.steps=3", "stray"])
+def test_a_command_without_a_recipe_takes_no_further_words(whole, capsys, word):
+    for command in (["report", whole], ["recipe"]):
+        message = refused(capsys, *command, word)
+        assert f"{word}: {command[0]} reads no recipe" in message
+        assert "leave this out" in message
 
 
 @pytest.mark.parametrize("words", [["frobnicate"], ["collect"], []])

@@ -184,6 +184,22 @@ def test_an_override_wins_over_the_file_and_a_later_one_over_an_earlier(recipe, 
 
 
 @pytest.mark.parametrize(
+    ("line", "override"),
+    [
+        ("rate = 1e-3", "--rl.optimizer.rate=1e-3"),
+        ("warmup = 7", "--rl.optimizer.warmup=7"),
+    ],
+)
+def test_an_override_means_what_the_key_means_in_the_file(tmp_path, line, override):
+    written = write_recipe(tmp_path)
+    text = written.read_text().replace("[rl.optimizer]\nrate = 1e-3\n", "")
+    written.write_text(text)
+    overridden = read_recipe(written, [override])
+    written.write_text(text.replace("[eval]", f"[rl.optimizer]\n{line}\n\n[eval]"))
+    assert overridden == read_recipe(written)
+
+
+@pytest.mark.parametrize(
     ("words", "key", "value"),
     [
         (["--rl.group-size", "8"], ["rl", "group_size"], 8),

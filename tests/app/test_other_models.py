@@ -5,14 +5,16 @@ import re
 
 import pytest
 
-from app.small import coins, copied, forethought, outcome
+from app.small import coins, copied, forethought, outcome, refused
 from forethought.journal.run import Run
 from policy.endpoint import serving
+from policy.local.test_gguf import write_gguf
+from tiny import network
 
 # peft asks transformers for a property by its former name.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 
-FEW = ("--sft.phases.0.steps=2", "--sft.phases.1.steps=2", "--sft.pilot_every=0")
+FEW = ("--sft.phases.0.steps=2", "--sft.phases.1.steps=2")
 
 
 def table(**fields):
@@ -20,9 +22,9 @@ def table(**fields):
     return "{" + ", ".join(f"{key}={json.dumps(value)}" for key, value in fields.items()) + "}"
 
 
-def pretrained(folder, **fields):
-    """The override that trains the model in a folder."""
-    chosen = {"type": "pretrained", "name": str(folder), "format": "compact", **fields}
+def pretrained(name, **fields):
+    """The override that trains the model in the folder `name`."""
+    chosen = {"type": "pretrained", "name": str(name), "format": "compact", **fields}
     return f"--model={table(**chosen)}"
 
 
@@ -45,7 +47,7 @@ def after_sft(recipe, staged, tmp_path):
 
 
 def test_the_named_model_is_the_one_that_is_trained(after_sft, trained):
-    first, second = (after_sft(f"run{n}", pretrained(each)) for n, each in enumerate(trained))
+    first, second = (after_sft(f"run{n}", pretrained(name=each)) for n, each in enumerate(trained))
     assert first.metrics["sft_first"]["loss"] != second.metrics["sft_first"]["loss"]
     fresh = after_sft("fresh")
     assert first.metrics["sft_first"]["loss"][0][1] < fresh.metrics["sft_first"]["loss"][0][1]
@@ -91,6 +93,18 @@ def test_rank_and_scale_of_adapters_matter(after_sft, trained):
     assert len(set(adapters)) == 3
 
 
+def test_a_converted_file_is_trained_in_its_format_and_with_its_adapters(after_sft, tmp_path):
+    write_gguf(tmp_path / "tiny.gguf", network("qwen2", max_position_embeddings=3000))
+    chosen = [("compact", 2, 8), ("compact", 3, 8), ("compact", 2, 16), ("hermes", 2, 8)]
+    trained = []
+    for number, (format_name, rank, alpha) in enumerate(chosen):
+        places = {"file": str(tmp_path / "tiny.gguf"), "folder": str(tmp_path / "converted")}
+        model = table(type="gguf", **places, format=format_name, lora_rank=rank, lora_alpha=alpha)
+        run = after_sft(f"run{number}", "--sft.longest=3000", f"--model={model}")
+        trained.append(run.weights["sft_second"]["1/adapter_model.safetensors"])
+    assert len(set(trained)) == 4
+
+
 def answers(text, count):
     """A list of models, then so many equal answers."""
     message = {"role": "assistant", "content": text}
@@ -103,7 +117,7 @@ def remote(endpoint, **fields):
     return table(**{"base_url": endpoint.url, "model": "m", **fields})
 
 
-def test_a_teacher_behind_an_endpoint_shows_the_problems(recipe, tmp_path):
+def test_a_teacher_behind_an_endpoint_shows_the_problems(recipe, tmp_path, capsys):
     folder = tmp_path / "run"
     with serving(*answers("so \\boxed{3}", 10)) as endpoint:
         teacher = f"--collect.teacher={remote(endpoint)}"
@@ -114,6 +128,8 @@ def test_a_teacher_behind_an_endpoint_shows_the_problems(recipe, tmp_path):
     assert {one.trajectories[0].turns[0].message.text for one in recorded} == {"so \\boxed{3}"}
     assert {one.right for one in recorded} == {True, False}
     assert {request["model"] for request in endpoint.asked[1:]} == {"m"}
+    message = refused(capsys, "collect", recipe, *words, "--sampling.max_tokens=7")
+    assert "sampling.max_tokens was 32, is now 7" in message
 
 
 @pytest.mark.parametrize("limit_field", ["max_tokens", "max_completion_tokens"])
@@ -132,8 +148,37 @@ def test_a_model_behind_an_endpoint_sits_an_exam_without_a_training_stage(
     assert result is not None
     answers_are_5 = [coin["answer"] == 5 for coin in coins(4, "held_out")]
     assert [problem["c"] for problem in result["problems"]] == [2 * it for it in answers_are_5]
+    assert (result["settings"]["max_turn_tokens"], result["settings"]["max_tokens"]) == (32, 48)
     assert "avg@2" in capsys.readouterr().out
     assert forethought(*words) == 0  # finished: the endpoint, now gone, is not asked again
+    assert "seed was 3, is now 4" in refused(capsys, *words, "--seed=4")
+
+
+def test_the_majority_is_one_of_values_and_not_of_spellings(recipe, tmp_path):
+    (tmp_path / "one.jsonl").write_text('{"prompt": "17 * 125?", "answer": "2125"}\n')
+    said = ("2125", "2125", "2,125", "2,125", "7", "7", "7", "8", "2125")
+    replies = [answers(f"\\boxed{{{each}}}", 1)[1] for each in said]
+    with serving(answers("", 0)[0], *replies) as endpoint:
+        model = f"--model={remote(endpoint, type='openai')}"
+        problems = f"--problems.held_out={tmp_path / 'one.jsonl'}"
+        words = ("--run", tmp_path / "run", "--eval.attempts=8", problems, model)
+        assert forethought("eval", recipe, *words) == 0
+    with Run.read(tmp_path / "run") as run:
+        result = run.document("eval_remote", "exam/remote")
+    assert result is not None
+    assert result["majority"]["value"] == 1.0
+
+
+def test_an_endpoint_is_asked_where_and_for_what_it_is_named(recipe, tmp_path):
+    models = (200, {"data": [{"id": name, "object": "model"} for name in ("m", "n")]})
+    replies = [models, *answers("\\boxed{3}", 12)[1:]]
+    with serving(*replies) as first, serving(*replies) as second:
+        for number, (endpoint, name) in enumerate([(first, "m"), (second, "n")]):
+            model = table(type="openai", base_url=endpoint.url, model=name)
+            words = ("--run", tmp_path / f"run{number}", f"--model={model}")
+            assert forethought("eval", recipe, *words) == 0
+            assert {request["model"] for request in endpoint.asked[1:]} == {name}
+    assert len(first.asked) == len(second.asked) == 13
 
 
 def test_an_endpoint_that_is_not_there_is_named(recipe, tmp_path, capsys):

@@ -1,6 +1,8 @@
 """The whole pipeline: from a recipe to a report, in one command or in five."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -73,6 +75,16 @@ def test_a_report_can_be_written_again(whole, tmp_path, capsys):
     assert forethought("report", folder) == 0
     assert str(folder / "report.html") in capsys.readouterr().out
     assert (folder / "report.html").stat().st_size > 1000
+
+
+def test_a_report_is_written_without_torch(whole, tmp_path):
+    folder = copied(whole, tmp_path / "run")
+    program = (
+        "import sys; from forethought.app.cli import main; "
+        f"code = main(['report', {str(folder)!r}]); "
+        "sys.exit(code or ('torch' in sys.modules) * 3)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_the_printed_recipe_is_a_recipe(tmp_path, capsys):

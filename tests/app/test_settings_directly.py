@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from app.small import write_problems
-from forethought.agents.groups import attempt_groups
+from forethought.agents.groups import attempt_groups, refuse_unmeasured
 from forethought.app.engine import start_engine, worker_count
 from forethought.app.problems import Division, FileProblems, GSM8KProblems, held_out, training_side
 from forethought.core.errors import RecipeError
@@ -16,9 +16,7 @@ from forethought.core.messages import ToolStatus
 from forethought.core.problem import Problem
 from forethought.core.trajectory import Episode, Stop
 from forethought.core.verdict import Verdict
-from forethought.evaluation.exam import refuse_broken
 from forethought.learning.advantage import AdvantageSettings, group_advantages
-from forethought.learning.rl import refuse_unmeasured
 from forethought.learning.settings import ComputeSettings
 from forethought.tools.python_tool import PythonTool
 from forethought.tools.sandbox.pool import Pool
@@ -79,18 +77,12 @@ def test_calls_per_turn_decides_how_many_calls_are_run():
     }
 
 
-def test_max_not_measured_decides_when_a_round_is_refused():
+@pytest.mark.parametrize("setting", ["rl.max_not_measured", "eval.max_not_measured"])
+def test_max_not_measured_decides_when_attempts_are_refused(setting):
     groups = [graded("p", "++-?")]
-    refuse_unmeasured(groups, 0.25)
-    with pytest.raises(RecipeError, match=r"max_not_measured = 0\.2"):
-        refuse_unmeasured(groups, 0.2)
-
-
-def test_max_not_measured_decides_when_an_exam_is_refused():
-    groups = [graded("p", "++-?")]
-    refuse_broken("after", groups, 0.25)
-    with pytest.raises(RecipeError, match="max_not_measured"):
-        refuse_broken("after", groups, 0.2)
+    refuse_unmeasured(groups, 0.25, setting)
+    with pytest.raises(RecipeError, match=rf"{setting} = 0\.2; 1 of them: no sandbox"):
+        refuse_unmeasured(groups, 0.2, setting)
 
 
 def test_singleton_decides_what_an_attempt_without_company_gets():
@@ -173,15 +165,48 @@ def test_at_once_decides_how_many_attempts_are_open(at_once):
     assert solver.most == at_once
 
 
-def test_wall_seconds_decides_how_long_a_program_may_take():
-    async def outcome(seconds):
-        settings = PythonSettings(servers=1, wall_seconds=seconds)
-        async with PythonTool(settings) as tool:
-            code = json.dumps({"code": "import time; time.sleep(0.5); print(1)"})
-            return (await tool.call(call(code))).status
+def run_program(code, **limits):
+    """What the tool replies to a program, with some of its settings chosen."""
 
-    assert asyncio.run(outcome(0.1)) is ToolStatus.TIMEOUT
-    assert asyncio.run(outcome(20.0)) is ToolStatus.OK
+    async def run():
+        async with PythonTool(PythonSettings(servers=1, **limits)) as tool:
+            return await tool.call(call(json.dumps({"code": code})))
+
+    return asyncio.run(run())
+
+
+def test_wall_seconds_decides_how_long_a_program_may_take():
+    code = "import time; time.sleep(0.5); print(1)"
+    assert run_program(code, wall_seconds=0.1).status is ToolStatus.TIMEOUT
+    assert run_program(code, wall_seconds=20.0).status is ToolStatus.OK
+
+
+def test_cpu_seconds_decides_how_long_a_program_may_compute():
+    code = "import time\nwhile time.process_time() < 1.5: pass\nprint(1)"
+    assert run_program(code, cpu_seconds=1, wall_seconds=60.0).status is ToolStatus.TIMEOUT
+    assert run_program(code, cpu_seconds=30, wall_seconds=60.0).status is ToolStatus.OK
+
+
+def test_memory_mb_decides_how_much_a_program_may_hold():
+    code = "held = bytearray(b'x') * (100 << 20)\nprint(len(held) >> 20)"
+    assert run_program(code, memory_mb=64).status is ToolStatus.MEMORY
+    assert run_program(code, memory_mb=256).text == "100"
+
+
+@pytest.mark.parametrize("processes", [3, 6])
+def test_processes_decides_how_many_a_program_may_start(processes):
+    code = (
+        "import os, signal\nchildren = 0\ntry:\n    while True:\n"
+        "        if not os.fork(): signal.pause()\n        children += 1\n"
+        "except OSError: print(children)"
+    )
+    assert run_program(code, processes=processes).text == str(processes - 1)
+
+
+def test_preload_decides_what_is_imported_before_a_program_starts():
+    code = "import sys; print('colorsys' in sys.modules)"
+    assert run_program(code, preload=("colorsys",)).text == "True"
+    assert run_program(code, preload=()).text == "False"
 
 
 @pytest.mark.parametrize(("servers", "calls_per_server"), [(1, 1), (1, 2), (2, 1)])

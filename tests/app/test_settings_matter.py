@@ -4,6 +4,8 @@ Most rows run a stage of the small recipe twice, the second time with one key ch
 same earlier stages. Keys that only other rooms can show are listed with the tests that do.
 """
 
+import ast
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -103,7 +105,7 @@ ROWS = {
     "sft.longest": imitating("--sft.longest=150"),
     "sft.train_failed_calls": imitating("--sft.train_failed_calls=true"),
     "sft.pilot_every": imitating("--sft.pilot_every=1"),
-    "sft.pilot_problems": Row(("--sft.pilot_problems=30",), ("sft",), ("--measure.problems=8",)),
+    "sft.pilot_problems": Row(("--sft.pilot_problems=30",), ("collect", "sft")),
     "sft.save_every": imitating("--sft.save_every=1"),
     "measure.problems": Row(("--measure.problems=9",), ("collect", "sft", "measure")),
     "measure.attempts": Row(("--measure.attempts=3",), ("measure",)),
@@ -148,41 +150,88 @@ ROWS = {
 }
 """Keys whose change a run shows."""
 
-REMOTE = ("key_variable", "timeout_seconds", "retries", "concurrency", "thinking")
 ENDPOINTS = ("model.openai", "collect.teacher")
 
+
+def of_endpoints(*keys):
+    """The same keys of a model that is examined and of one that teaches."""
+    return tuple(f"{place}.{key}" for place in ENDPOINTS for key in keys)
+
+
 SHOWN_BY = {
-    "app/test_settings_directly.py": (
-        *(
-            f"problems.{kind}.{side}"
-            for kind in ("gsm8k", "file")
-            for side in ("train", "held_out")
+    "app/test_settings_directly.py": {
+        "test_problems_come_from_the_file_of_their_side": (
+            "problems.file.train",
+            "problems.file.held_out",
         ),
-        *(f"agent.{key}" for key in ("max_turns", "max_tokens", "calls_per_turn")),
-        *(f"compute.{key}" for key in ("device", "workers", "threads")),
-        *(f"compute.{key}" for key in ("micro_tokens", "logit_tokens", "deterministic", "at_once")),
-        "rl.max_not_measured",
-        "rl.advantage.singleton",
-        "eval.max_not_measured",
-        "tool.servers",
-        "tool.calls_per_server",
-        "tool.wall_seconds",
-    ),
-    "app/test_other_models.py": (
-        *(f"{place}.{key}" for place in ENDPOINTS for key in ("base_url", "model", "limit_field")),
-        *(f"model.pretrained.{key}" for key in ("name", "format", "lora_rank", "lora_alpha")),
-        *(f"model.gguf.{key}" for key in ("format", "lora_rank", "lora_alpha")),
-    ),
-    "policy/test_remote.py": tuple(f"{place}.{key}" for place in ENDPOINTS for key in REMOTE),
-    "policy/local/test_gguf.py": ("model.gguf.file", "model.gguf.folder"),
-    "tools/conftest.py": (  # the limits of the sandbox that the tests there exceed
-        *(f"tool.{key}" for key in ("cpu_seconds", "memory_mb", "processes")),
-    ),
-    "tools/test_python_tool.py": (
-        *(f"tool.{key}" for key in ("isolation", "allow_weak", "preload")),
-    ),
+        "test_gsm8k_problems_come_from_the_file_of_their_side": (
+            "problems.gsm8k.train",
+            "problems.gsm8k.held_out",
+        ),
+        "test_max_turns_decides_how_often_an_agent_may_call": ("agent.max_turns",),
+        "test_max_tokens_decides_how_much_an_agent_may_say": ("agent.max_tokens",),
+        "test_calls_per_turn_decides_how_many_calls_are_run": ("agent.calls_per_turn",),
+        "test_device_decides_where_the_model_is": ("compute.device",),
+        "test_workers_decides_who_computes": ("compute.workers",),
+        "test_threads_decides_how_many_threads_compute": ("compute.threads",),
+        "test_portions_of_computation_reach_whoever_computes": (
+            "compute.micro_tokens",
+            "compute.logit_tokens",
+        ),
+        "test_deterministic_decides_how_rounds_of_sampling_begin": ("compute.deterministic",),
+        "test_at_once_decides_how_many_attempts_are_open": ("compute.at_once",),
+        "test_max_not_measured_decides_when_attempts_are_refused": (
+            "rl.max_not_measured",
+            "eval.max_not_measured",
+        ),
+        "test_singleton_decides_what_an_attempt_without_company_gets": ("rl.advantage.singleton",),
+        "test_wall_seconds_decides_how_long_a_program_may_take": ("tool.wall_seconds",),
+        "test_cpu_seconds_decides_how_long_a_program_may_compute": ("tool.cpu_seconds",),
+        "test_memory_mb_decides_how_much_a_program_may_hold": ("tool.memory_mb",),
+        "test_processes_decides_how_many_a_program_may_start": ("tool.processes",),
+        "test_preload_decides_what_is_imported_before_a_program_starts": ("tool.preload",),
+        "test_servers_and_calls_per_server_decide_how_many_programs_run_at_once": (
+            "tool.servers",
+            "tool.calls_per_server",
+        ),
+    },
+    "app/test_other_models.py": {
+        "test_the_named_model_is_the_one_that_is_trained": ("model.pretrained.name",),
+        "test_the_chat_format_is_the_one_that_is_named": ("model.pretrained.format",),
+        "test_rank_and_scale_of_adapters_matter": (
+            "model.pretrained.lora_rank",
+            "model.pretrained.lora_alpha",
+        ),
+        "test_a_converted_file_is_trained_in_its_format_and_with_its_adapters": (
+            "model.gguf.file",
+            "model.gguf.folder",
+            "model.gguf.format",
+            "model.gguf.lora_rank",
+            "model.gguf.lora_alpha",
+        ),
+        "test_a_model_behind_an_endpoint_sits_an_exam_without_a_training_stage": of_endpoints(
+            "limit_field"
+        ),
+        "test_an_endpoint_is_asked_where_and_for_what_it_is_named": of_endpoints(
+            "base_url", "model"
+        ),
+    },
+    "policy/test_remote.py": {
+        "test_the_key_comes_from_the_variable_that_the_settings_name": of_endpoints("key_variable"),
+        "test_an_endpoint_that_is_down_or_silent_is_an_error_naming_it": of_endpoints(
+            "timeout_seconds"
+        ),
+        "test_an_answer_that_is_none_is_an_error_naming_endpoint_and_model": of_endpoints(
+            "retries"
+        ),
+        "test_no_more_requests_are_in_flight_than_allowed": of_endpoints("concurrency"),
+        "test_earlier_thinking_is_sent_back_only_where_it_is_kept": of_endpoints("thinking"),
+    },
+    "tools/test_python_tool.py": {
+        "test_weak_isolation_needs_consent": ("tool.isolation", "tool.allow_weak"),
+    },
 }
-"""Keys whose change other tests show."""
+"""Keys whose change another test shows, by that test."""
 
 BEFORE = {"sft": "collect", "measure": "sft", "rl": "measure", "eval": "rl"}
 """The command whose run a command goes on from."""
@@ -210,14 +259,31 @@ def test_a_key_of_a_recipe_matters(seen, key):
     assert seen(row.commands, (*row.given, *row.change)) != seen(row.commands, row.given)
 
 
+def shown():
+    """Each key that another test shows, with that test."""
+    for place, tests in SHOWN_BY.items():
+        for test, keys in tests.items():
+            yield from ((place, test, key) for key in keys)
+
+
+def source_of(place, test):
+    """The source of a test with its decorators, or None when there is no such test."""
+    text = (TESTS / place).read_text(encoding="utf-8")
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef) and node.name == test:
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
+    return None
+
+
 def test_no_key_is_left_out():
-    listed = [*ROWS, *(key for keys in SHOWN_BY.values() for key in keys)]
+    listed = [*ROWS, *(key for _, _, key in shown())]
     types = {"sft.phases.optimizer.type", "rl.optimizer.type"}
     assert sorted(listed) == sorted({*leaves(Recipe), *types})
 
 
-@pytest.mark.parametrize("place", SHOWN_BY)
-def test_the_other_tests_name_their_keys(place):
-    text = (TESTS / place).read_text(encoding="utf-8")
-    missing = [key for key in SHOWN_BY[place] if key.rpartition(".")[2] not in text]
-    assert missing == []
+@pytest.mark.parametrize(("place", "test", "key"), [*shown()])
+def test_the_test_that_shows_a_key_is_there_and_sets_it(place, test, key):
+    source = source_of(place, test)
+    assert source is not None
+    assert re.search(rf"\b{key.rpartition('.')[2]}\b", source)

@@ -99,6 +99,12 @@ def test_every_make_target_that_a_page_mentions_is_in_the_makefile(page):
     assert set(mentioned) <= set(targets)
 
 
+@every_page
+def test_the_checkpoint_of_the_quickstart_that_a_page_names_is_its_last(page):
+    named = re.findall(r"runs/quickstart/checkpoints/rl/(\d+)", page.read_text())
+    assert set(named) <= {str(EMBEDDED["rl"]["steps"] - 1)}
+
+
 def test_the_guide_says_of_every_recipe_key_what_its_model_says():
     guide = GUIDE.read_text()
     assert guide.splitlines() == refreshed(guide).splitlines(), (

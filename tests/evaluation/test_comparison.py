@@ -4,7 +4,7 @@ from pathlib import Path
 from statistics import stdev
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from forethought.core.errors import RecipeError
@@ -56,6 +56,7 @@ def test_exchanging_the_exams_turns_the_difference_round(pairs):
         (-back.value, -back.high, -back.low)
     )
     differences = [(after - before) / 4 for before, after in pairs]
+    assume(max(differences) > min(differences))
     assert there.value - there.low == pytest.approx(
         min(1.959963984540054 * stdev(differences) / sqrt(len(pairs)), 1 + there.value)
     )
@@ -85,6 +86,41 @@ def test_a_greedy_attempt_not_measured_leaves_the_comparison_of_greedy():
     before = exam("before", {"p": "+", "q": "+", "r": "+"}, {"p": "-", "q": "-", "r": "+"})
     after = exam("after", {"p": "+", "q": "+", "r": "+"}, {"p": "+", "q": "?", "r": "+"})
     assert paired_difference(before, after, "greedy").value == 0.5
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "value"),
+    [("++--", "++--", 0.0), ("+---", "+++-", 0.5), ("----", "++++", 1.0)],
+)
+def test_differences_that_are_all_equal_leave_room_for_problems_that_were_not_asked(
+    before, after, value
+):
+    problems = [f"p{n}" for n in range(16)]
+    found = paired_difference(
+        exam("b", dict.fromkeys(problems, before)),
+        exam("a", dict.fromkeys(problems, after)),
+        "average",
+    )
+    unseen = 1.959963984540054**2 / (16 + 1.959963984540054**2)
+    assert found.value == value
+    assert found.low == pytest.approx(value - unseen * (1 + value))
+    assert found.high == pytest.approx(value + unseen * (1 - value))
+
+
+def test_differences_that_are_equal_but_for_rounding_have_no_spread():
+    before = exam("b", {"p": "+" * 1 + "-" * 9, "q": "+" * 2 + "-" * 8})
+    after = exam("a", {"p": "+" * 2 + "-" * 8, "q": "+" * 3 + "-" * 7})
+    found = paired_difference(before, after, "average")
+    assert found.high - found.low > 0.5
+
+
+def test_more_equal_differences_leave_less_room():
+    marks_of = [dict.fromkeys((f"p{n}" for n in range(count)), "++--") for count in (10, 100)]
+    few, many = (
+        paired_difference(exam("b", each), exam("a", each), "average") for each in marks_of
+    )
+    assert 0 < many.high < few.high < 0.3
+    assert many.low == -many.high
 
 
 def test_one_common_problem_says_nothing_about_others():

@@ -13,7 +13,6 @@ from forethought.core.verdict import Verdict
 from forethought.evaluation.estimators import pass_at
 from forethought.evaluation.exam import (
     Exam,
-    lowest_average,
     plain_answer,
     summarise_exam,
     summarise_tools,
@@ -98,12 +97,6 @@ def test_a_problem_short_of_k_attempts_says_nothing_of_k():
     assert found.average.value == pytest.approx(1 / 3)
 
 
-def test_the_lowest_average_counts_what_broke_as_wrong():
-    found = summarise({"p": "++?", "q": "+++", "r": "---"})
-    assert found.average.value == pytest.approx(2 / 3)
-    assert lowest_average(found) == pytest.approx(5 / 9)
-
-
 @given(st.lists(MARKS, min_size=1, max_size=6))
 def test_an_exam_adds_up_whatever_was_measured(rows):
     found = summarise({"whole": "+--~"} | {f"p{n}": marks for n, marks in enumerate(rows)})
@@ -111,7 +104,6 @@ def test_an_exam_adds_up_whatever_was_measured(rows):
     assert sum(problem.c for problem in found.problems) == marks.count("+")
     assert sum(problem.n for problem in found.problems) == len(marks) - marks.count("?")
     assert found.not_measured == marks.count("?")
-    assert lowest_average(found) <= found.average.value + 1e-12
     whole = [problem for problem in found.problems if problem.n == 4]
     expected = sum(pass_at(4, problem.n, problem.c) for problem in whole) / len(whole)
     assert found.coverage.value == pytest.approx(expected)
@@ -242,7 +234,7 @@ def broken_in(share):
 
 
 def test_an_exam_of_which_too_much_broke_is_refused_with_share_and_reason():
-    with pytest.raises(RecipeError, match=r"4 of 30 attempts \(13%\).*'no sandbox'"):
+    with pytest.raises(RecipeError, match=r"4 of 30 attempts \(13%\).*; 4 of them: no sandbox"):
         sit(broken_in(4), lambda problem, key: RIGHT, problems=10)
 
 
@@ -254,7 +246,7 @@ def test_an_exam_of_which_a_little_broke_is_a_result_that_says_so():
 
 def test_how_much_may_break_is_a_setting():
     settings = ExamSettings(attempts=2, max_not_measured=0.0)
-    with pytest.raises(RecipeError, match="more than the 0% allowed"):
+    with pytest.raises(RecipeError, match=r"more than eval\.max_not_measured = 0\.0"):
         sit(broken_in(1), lambda problem, key: RIGHT, problems=10, settings=settings)
 
 

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from forethought.core.errors import RecipeError
+from forethought.core.messages import Assistant, ToolCall
 from forethought.core.trajectory import Episode, Group
-from forethought.journal.export import export_jsonl
+from forethought.journal.export import export_jsonl, openai_message
 from forethought.journal.run import Run
 from journal.journal_values import small_group
 
@@ -43,6 +44,35 @@ def test_an_episode_is_one_line_in_messages_form(run, tmp_path):
         {"role": "assistant", "content": "42"},
     ]
     assert (right["outcome"], right["stop"], wrong["outcome"]) == ("right", "answered", "wrong")
+
+
+DEEP = '{"a":' * 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("python", '{"code": '),
+        ("python", "print(1)"),
+        ("python", ""),
+        ("python", '["print(1)"]'),
+        ("python", '{"code": NaN}'),
+        ("python", DEEP),
+        ("", '{"name": "", "arguments": {}}'),
+    ],
+)
+def test_a_call_that_is_none_is_exported_as_one_that_other_programs_take(name, arguments):
+    call = ToolCall(id="call_0", name=name, arguments=arguments, fault="not a call")
+    [row] = openai_message(Assistant(text="", calls=(call,)))["tool_calls"]
+    assert row["function"]["name"] == (name or "unreadable")
+    assert json.loads(row["function"]["arguments"]) == {"unreadable": arguments}
+
+
+def test_arguments_that_are_an_object_are_exported_as_the_model_wrote_them():
+    written = '{ "code" : "print(1)" , "extra": {}}'
+    call = ToolCall(id="call_0", name="python", arguments=written, fault="unknown argument extra")
+    [row] = openai_message(Assistant(text="", calls=(call,)))["tool_calls"]
+    assert row["function"] == {"name": "python", "arguments": written}
 
 
 def test_a_teams_further_sides_follow_and_an_empty_episode_has_no_messages(run, tmp_path):

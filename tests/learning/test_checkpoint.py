@@ -131,6 +131,33 @@ def test_old_ones_are_forgotten_by_step_and_not_by_spelling(tmp_path):
     assert names(tmp_path) == ["10", "11"]
 
 
+def test_later_ones_are_forgotten_by_step_and_named_ones_stay(tmp_path):
+    checkpoints = Checkpoints(folder=tmp_path)
+    for name in ("2", "9", "10", "best"):
+        checkpoints.save(name, writes(name), {})
+    checkpoints.forget_after(2)
+    assert names(tmp_path) == ["2", "best"]
+    checkpoints.forget_after(-1)
+    assert names(tmp_path) == ["best"]
+    Checkpoints(folder=tmp_path / "none").forget_after(-1)
+
+
+def test_a_checkpoint_that_cannot_be_read_back_never_gets_its_name(tmp_path):
+    checkpoints = Checkpoints(folder=tmp_path)
+    model = local_model("llama", num_hidden_layers=1, hidden_size=8, intermediate_size=8)
+    earlier = checkpoints.save("1", model.save, {"n": 1})
+
+    def write_short(folder):
+        model.save(folder)
+        whole = (folder / "model.safetensors").read_bytes()
+        (folder / "model.safetensors").write_bytes(whole[:-1])
+
+    with pytest.raises(RecipeError, match=rf"checkpoint {tmp_path}/2: .*incomplete.*--run"):
+        checkpoints.save("2", write_short, {"n": 2})
+    assert names(tmp_path) == ["1"]
+    assert read_state(earlier) == {"n": 1}
+
+
 def stepped(model, kind, seed):
     """Optimisers of a model after one step along a drawn gradient."""
     optimizers = build_optimizers(model, OptimizerSettings(type=kind, rate=0.01))

@@ -11,7 +11,8 @@ from forethought.learning.losses.catalogue import objective
 from forethought.learning.losses.settings import LossSettings
 from forethought.learning.losses.sft import sft
 from forethought.learning.streams import Denominators, Streams
-from forethought.policy.local.crew import ForkedCrew, LocalCrew, trained_parameters
+from forethought.policy.local.crew import ForkedCrew, LocalCrew
+from forethought.policy.local.replica import trained_parameters
 from learning.rows import random_rows
 from tiny import network
 

@@ -13,9 +13,9 @@ from forethought.learning.losses.catalogue import objective
 from forethought.learning.losses.result import LossResult
 from forethought.learning.losses.settings import LossSettings
 from forethought.learning.losses.sft import sft
-from forethought.policy.local.crew import trained_parameters
 from forethought.policy.local.decoder import Decoder
 from forethought.policy.local.models import load_local, with_adapters
+from forethought.policy.local.replica import trained_parameters
 from forethought.policy.protocol import SamplingSettings
 from learning.rows import crew_of, learner_of, random_rows
 from tiny import local_model, same_weights, weights

@@ -91,6 +91,16 @@ def test_a_lesson_informs_only_where_rewards_differ(marks, informative):
     assert lesson.is_informative is informative
 
 
+@pytest.mark.parametrize(("singleton", "informative"), [("zero", False), ("raw", True)])
+def test_an_attempt_without_company_informs_only_where_it_earns_its_own_reward(
+    singleton, informative
+):
+    settings = AdvantageSettings(kind="dr_grpo", singleton=singleton)
+    (lesson,) = score([graded("p", "+??")], OUTCOME, settings)
+    assert lesson.advantages == (1.0 if informative else 0.0,)
+    assert lesson.is_informative is informative
+
+
 def test_lessons_without_a_sampled_token_are_refused():
     with pytest.raises(RecipeError, match="nothing to train"):
         assemble(scored(graded("p", "+-")))

@@ -45,6 +45,12 @@ def test_a_round_by_hand():
     )
 
 
+def test_only_attempts_that_ran_into_a_limit_are_unfinished():
+    ends = (Stop.ANSWERED, Stop.REFUSED, Stop.TURN_LIMIT, Stop.TOKEN_LIMIT, Stop.CONTEXT_FULL)
+    found = summarise([group(*(episode(stop=stop) for stop in ends))])
+    assert found["unfinished"] == 3 / 5
+
+
 def test_success_of_tools_is_not_told_of_a_round_without_calls():
     found = summarise([group(episode(turns=[turn()]))])
     assert "tool/success" not in found

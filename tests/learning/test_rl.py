@@ -15,8 +15,8 @@ from forethought.curation.pool import Pool
 from forethought.journal.run import Run
 from forethought.learning.checkpoint import Checkpoints, read_state
 from forethought.learning.losses.catalogue import objective
-from forethought.learning.rl import Keeping, RLPlan, Watcher, train_rl
-from forethought.learning.settings import OptimizerSettings, RLSettings
+from forethought.learning.rl import Keeping, RLPlan, train_rl
+from forethought.learning.settings import RLOptimizerSettings, RLSettings
 from forethought.policy.local.crew import LocalCrew
 from forethought.policy.protocol import Sampler, SamplingSettings
 from learning.rows import learner_of
@@ -88,7 +88,7 @@ class Training:
             updates=self.updates,
             save_every=self.save_every,
             uninformative=self.uninformative,
-            optimizer=OptimizerSettings(type=self.optimizer, rate=3e-2, schedule="cosine"),
+            optimizer=RLOptimizerSettings(type=self.optimizer, rate=3e-2, schedule="cosine"),
         )
         crew = LocalCrew(self.model.network)
         learner = learner_of(
@@ -100,8 +100,6 @@ class Training:
         problems = [Problem(id=f"{n}", prompt="?", answer="!") for n in range(6)]
         plan = RLPlan(
             settings=settings,
-            reward=settings.reward,
-            advantage=settings.advantage,
             objective=objective(settings.loss),
             seed=0,
             at_once=64,
@@ -109,10 +107,9 @@ class Training:
         with Run.create_or_open(self.folder / "run", {}) as run:
             stage = run.stage("rl")
             keeping = Keeping(journal=stage, checkpoints=Checkpoints(folder=run.checkpoints / "rl"))
-            watcher = Watcher(episode=lambda episode: None, step=self.watch)
             solver = SaysOneToken(learner.sampler, self.judge)
             pool = Pool(problems=tuple(problems), batch=4, seed=0)
-            asyncio.run(train_rl(plan, solver, pool, learner, keeping, watcher))
+            asyncio.run(train_rl(plan, solver, pool, learner, keeping, self.watch))
         return self
 
     def journal(self):
@@ -159,6 +156,20 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(tmp_path
     with pytest.raises(KeyboardInterrupt):
         Training(tmp_path, steps=3, stop_after=1).run()
     assert len(Training(tmp_path, steps=3).run().reports) == 3
+
+
+@pytest.mark.parametrize(("stop_after", "known"), [(1, []), (3, [1])])
+def test_a_checkpoint_that_the_journal_does_not_know_is_gone_before_work_goes_on(
+    stop_after, known, tmp_path
+):
+    with pytest.raises(KeyboardInterrupt):
+        Training(tmp_path, steps=6, save_every=2, stop_after=stop_after).run()
+    checkpoints = Checkpoints(folder=tmp_path / "run" / "checkpoints" / "rl")
+    with Run.create_or_open(tmp_path / "run", {}) as run:
+        run.stage("rl").rewind(stop_after)
+    with pytest.raises(KeyboardInterrupt):
+        Training(tmp_path, steps=6, save_every=2, stop_after=len(known) * 2).run()
+    assert list(checkpoints.numbered()) == known
 
 
 def test_a_run_that_is_done_is_not_trained_on(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 from forethought.journal.run import Run
 from forethought.learning.checkpoint import Checkpoints
 from forethought.learning.demonstrations import Demonstrations
-from forethought.learning.rl import Keeping, Watcher
-from forethought.learning.settings import OptimizerSettings, PhaseSettings
+from forethought.learning.rl import Keeping
+from forethought.learning.settings import PhaseSettings, SFTOptimizerSettings
 from forethought.learning.sft import SFTPlan, train_phase
 from learning.rows import crew_of, learner_of, random_rows
 from tiny import local_model, same_weights, weights
@@ -50,7 +50,9 @@ class Phase:
             raise KeyboardInterrupt
 
     def run(self):
-        optimizer = OptimizerSettings(type=self.optimizer, rate=2e-2, warmup=2, schedule="cosine")
+        optimizer = SFTOptimizerSettings(
+            type=self.optimizer, rate=2e-2, warmup=2, schedule="cosine"
+        )
         phase = PhaseSettings(
             name="first",
             steps=self.steps,
@@ -68,13 +70,12 @@ class Phase:
         )
         crew = crew_of(self.model, self.workers)
         learner = learner_of(self.model, crew, steps=self.steps, **optimizer.model_dump())
-        watcher = Watcher(episode=lambda episode: None, step=self.watch)
         try:
             with Run.create_or_open(self.folder / "run", {}) as run:
                 keeping = Keeping(
                     journal=run.stage("sft"), checkpoints=Checkpoints(folder=run.checkpoints / "s")
                 )
-                asyncio.run(train_phase(plan, DATA, learner, keeping, watcher))
+                asyncio.run(train_phase(plan, DATA, learner, keeping, self.watch))
         finally:
             crew.close()
         return self

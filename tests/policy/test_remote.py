@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from forethought.core.errors import PolicyError, RecipeError
 from forethought.core.messages import Assistant, System, ToolReply, ToolSpec, User
@@ -44,6 +45,19 @@ def ask_once(settings: RemoteSettings) -> Spoken:
             return await conversation.speak(100)
 
     return asyncio.run(converse())
+
+
+@pytest.mark.parametrize(
+    ("key", "refused", "least"),
+    [("concurrency", 0, 1), ("timeout_seconds", 0.0, 0.5), ("retries", -1, 0)],
+)
+def test_limits_under_which_no_request_could_be_sent_are_refused(
+    key: str, refused: float, least: float
+) -> None:
+    address = {"base_url": "http://127.0.0.1:1/v1", "model": "m"}
+    with pytest.raises(ValidationError, match=key):
+        RemoteSettings.model_validate({**address, key: refused})
+    assert getattr(RemoteSettings.model_validate({**address, key: least}), key) == least
 
 
 def test_a_conversation_with_a_tool_goes_there_and_back():

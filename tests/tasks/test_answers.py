@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forethought.tasks.answers import boxed_answer, same_value
+from forethought.evaluation.estimators import majority_at
+from forethought.tasks.answers import boxed_answer, canonical_answer, same_value
 
 WORDS = st.text("ab\\1 $,", max_size=6)
 BALANCED = st.recursive(
@@ -133,3 +134,41 @@ def test_a_whole_number_may_be_written_with_commas_zeros_and_a_point(number, zer
     grouped = f"{number:,}" + ("." + "0" * zeros if zeros else "")
     assert same_value(grouped, str(number))
     assert not same_value(grouped, str(number + 1))
+
+
+def test_answers_are_votes_for_one_value_however_they_are_spelt():
+    said = ["2125", "2125", "2,125", "2,125", "7", "7", "7", "8"]
+    right = [same_value(answer, "2125") for answer in said]
+    assert majority_at(8, [canonical_answer(answer) for answer in said], right) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "canonical"),
+    [
+        ("02,125.0", "2125"),
+        (r"-\dfrac{6}{8}", "-3/4"),
+        ("-.75", "-3/4"),
+        (r"336^\circ", "336°"),
+        (r"50\%", "50%"),
+        (r"-\$5.50", "-$11/2"),
+        ("$42$", "42"),
+        (" So   much ", "So much"),
+    ],
+)
+def test_the_canonical_form_is_value_and_unit_or_squeezed_text(answer, canonical):
+    assert canonical_answer(answer) == canonical
+
+
+@settings(deadline=None)
+@given(st.one_of(NUMERIC_TEXT, st.text(max_size=12)))
+def test_a_canonical_form_is_the_same_answer_and_its_own_canonical_form(text):
+    canonical = canonical_answer(text)
+    assert same_value(canonical, text)
+    assert canonical_answer(canonical) == canonical
+
+
+@settings(deadline=None)
+@given(SMALL, st.integers(1, 99), SMALL, st.integers(1, 99), st.sampled_from(("", "%", "°")))
+def test_canonical_forms_are_equal_exactly_when_answers_of_one_unit_are_the_same(a, b, c, d, unit):
+    one, other = f"{a}/{b}{unit}", f"{c}/{d}{unit}"
+    assert (canonical_answer(one) == canonical_answer(other)) == same_value(one, other)

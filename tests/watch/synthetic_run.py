@@ -19,13 +19,14 @@ HOSTILE = (
 )
 
 
-def problem(number):
+def problem(number, **data):
     family = FAMILIES[number % len(FAMILIES)]
     return Problem(
         id=f"{family}-{number}",
         prompt=f"what is the gcd of {12 + number} and {30 + number}? reply with a number.",
         answer=f"{number % 7}",
         domain=family,
+        data=data,
     )
 
 
@@ -70,11 +71,11 @@ def drawn(name, problem, chance, *, tool, right_with=0.9, right_without=0.25, ho
     return attempt(name, problem, turns, verdict)
 
 
-def groups(name, *, problems, size, seed, **ability):
+def groups(name, *, problems, size, seed, new_wordings=False, **ability):
     chance = random.Random(seed)
     made = []
     for place, number in enumerate(problems):
-        asked = problem(number)
+        asked = problem(number, **({"new_template": number % 2 == 1} if new_wordings else {}))
         key = f"{name}/{place}/{asked.id}"
         episodes = tuple(drawn(f"{key}/{i}", asked, chance, **ability) for i in range(size))
         made.append(Group(id=key, problem=asked, episodes=episodes))

@@ -1,12 +1,11 @@
 """What may be claimed follows from intervals, and from nothing else."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from forethought.evaluation.results import ToolUse
+from forethought.evaluation.results import Estimate
 from forethought.watch.exams import SatExam
-from forethought.watch.findings import Kind, findings, sources
+from forethought.watch.findings import Kind, findings
+from forethought.watch.sources import Sources
 from watch.synthetic_run import exam
 
 
@@ -53,20 +52,52 @@ def test_a_control_is_beaten_or_beats(right, kind, text):
     assert text in said(findings([sat(one) for one in exams]), kind)
 
 
+def part(value, reach=0.02):
+    return Estimate(value=value, low=value - reach, high=value + reach)
+
+
+def split(reaching, with_tool, without_tool):
+    return Sources(reaching=reaching, with_tool=with_tool, without_tool=without_tool)
+
+
+RISE = [sat(exam("before", right=1, rate=0.2)), sat(exam("after", right=3, rate=0.9))]
+
+
 def test_a_gain_from_calling_more_often_is_not_called_better_use_of_the_tool():
-    before = exam("before", right=1, rate=0.2, with_tool=0.8, without=0.1)
-    after = exam("after", right=3, rate=0.9, with_tool=0.82, without=0.1)
-    found = findings([sat(before), sat(after)])
-    assert "from reaching for the tool more often (20.0 % → 90.0 %)" in said(found, Kind.CAUTION)
+    found = findings(RISE, split(part(0.49), part(0.01), part(0.0)))
+    caution = said(found, Kind.CAUTION)
+    assert "Of the +50.0 points of sampled accuracy, +49.0 [+47.0, +51.0]" in caution
+    assert "from reaching for the tool more often (20.0 % → 90.0 %)" in caution
     assert "Accuracy given the tool did not move" in said(found, Kind.NOT_SHOWN)
 
 
 def test_a_gain_from_better_use_of_the_tool_is_called_that():
-    before = exam("before", right=1, rate=0.8, with_tool=0.3, without=0.1)
-    after = exam("after", right=3, rate=0.9, with_tool=0.9, without=0.1)
-    found = findings([sat(before), sat(after)])
-    assert "+51.0 from being right more often with it" in said(found, Kind.LEARNT)
+    found = findings(RISE, split(part(0.05), part(0.45), part(0.0)))
+    assert "+45.0 [+43.0, +47.0] from being right more often with it" in said(found, Kind.LEARNT)
     assert "did not move" not in said(found, Kind.NOT_SHOWN)
+
+
+def test_parts_whose_intervals_hold_zero_are_a_caution_and_not_learnt():
+    found = findings(RISE, split(part(0.1, 0.6), part(0.3, 0.31), part(0.1, 0.4)))
+    assert "from being right more often with it" in said(found, Kind.CAUTION)
+    assert "from being right more often" not in said(found, Kind.LEARNT)
+
+
+def test_being_right_more_often_without_the_tool_is_learnt_where_its_interval_says_so():
+    found = findings(RISE, split(part(0.0), part(0.0), part(0.5)))
+    assert "+50.0 [+48.0, +52.0] from being right more often without it" in said(found, Kind.LEARNT)
+
+
+def test_a_gain_from_reaching_is_a_caution_although_using_it_better_is_shown_too():
+    found = findings(RISE, split(part(0.3), part(0.2), part(0.0)))
+    assert "+20.0 [+18.0, +22.0] from being right" in said(found, Kind.CAUTION)
+    assert "did not move" not in said(found, Kind.NOT_SHOWN)
+
+
+def test_a_change_that_is_no_gain_is_not_split():
+    same = [sat(exam("before")), sat(exam("after"))]
+    for parts, exams in ((split(part(0.3), part(0.2), part(0.0)), same), (None, RISE)):
+        assert not any("reaching for the tool" in one.text for one in findings(exams, parts))
 
 
 def test_side_effects_and_missing_measurements_are_cautions():
@@ -81,33 +112,3 @@ def test_side_effects_and_missing_measurements_are_cautions():
 def test_without_exams_nothing_is_known():
     [only] = findings([])
     assert only.kind is Kind.NOT_SHOWN
-
-
-SHARE = st.floats(0, 1)
-
-
-@given(SHARE, SHARE, SHARE, SHARE, SHARE, SHARE)
-def test_the_sources_of_a_change_add_up_to_it(r0, w0, o0, r1, w1, o1):
-    before = exam(rate=r0, with_tool=w0, without=o0)
-    after = exam(rate=r1, with_tool=w1, without=o1)
-    parts = sources(before, after)
-    change = (r1 * w1 + (1 - r1) * o1) - (r0 * w0 + (1 - r0) * o0)
-    assert parts.reaching + parts.with_tool + parts.without_tool == pytest.approx(change, abs=1e-9)
-
-
-def test_an_exam_without_calls_says_nothing_of_accuracy_with_them():
-    def tools(rate, with_tool, without):
-        return ToolUse(
-            rate=rate,
-            calls=rate,
-            success=None,
-            right_with_tool=with_tool,
-            right_without_tool=without,
-        )
-
-    before = exam("before", right=1, sampled_tools=tools(0.0, None, 0.25))
-    after = exam("after", right=3, sampled_tools=tools(1.0, 0.75, None))
-    parts = sources(before, after)
-    assert parts.reaching == pytest.approx(0.5)
-    assert parts.with_tool == parts.without_tool == 0.0
-    assert "— → 75.0 %" in said(findings([sat(before), sat(after)]), Kind.NOT_SHOWN)

@@ -2,11 +2,13 @@
 
 import re
 from html.parser import HTMLParser
+from statistics import fmean
 
 import pytest
 
 from forethought.core.errors import RecipeError
 from forethought.journal.run import Run
+from forethought.watch.exams import read_exams
 from forethought.watch.report import report_html, write_report
 from watch.synthetic_run import HOSTILE, RECIPE, exam, write_exam, write_series, write_whole_run
 
@@ -179,6 +181,33 @@ def test_a_run_with_the_control_only_before_the_end_is_compared_with_it_alone(ru
     write_exam(run, "eval_before", "before", problems=8, tool=0.5)
     page = Page(report_html(run))
     assert "before \N{MINUS SIGN} tool only" in page.text
+
+
+def test_the_two_halves_of_an_exam_are_reported_apart(run):
+    for name, tool in (("before", 0.3), ("after", 0.9)):
+        write_exam(run, f"eval_{name}", name, problems=24, tool=tool, new_wordings=True)
+    table = report_html(run).partition("<h3>By wording</h3>")[2].partition("</table>")[0]
+    _, familiar, new = table.split("<tr>")[1:]
+    problems = read_exams(run)[-1].result.problems
+    for row, name, remainder in ((familiar, "familiar", 0), (new, "new", 1)):
+        half = [one for one in problems if int(one.id.rpartition("-")[2]) % 2 == remainder]
+        accuracy = 100 * fmean(one.c / one.n for one in half)
+        assert row.startswith(f'<td>{name} wordings</td><td class="n">12</td>')
+        assert f"{accuracy:.1f} %<small>[" in row.rpartition('<td><span class="span">')[0]
+
+
+def test_problems_that_say_nothing_of_wordings_are_not_split_by_them(page):
+    assert "By wording" not in page.text
+
+
+def test_the_accuracy_of_a_family_has_its_interval(whole):
+    row = report_html(whole).partition("<tr><td>count primes</td>")[2].partition("</tr>")[0]
+    assert len(re.findall(r"\d %<small>\[\d+\.\d, \d+\.\d\]</small>", row)) == 2
+
+
+def test_where_a_gain_comes_from_is_told_with_intervals(page):
+    text = " ".join(page.text.split())
+    assert re.search(r"points of sampled accuracy, \S+ \[\S+ \S+\] come from reaching", text)
 
 
 def test_exams_under_other_conditions_are_shown_and_not_compared(run):

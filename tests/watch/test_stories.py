@@ -7,7 +7,8 @@ from forethought.core.trajectory import Group
 from forethought.core.verdict import Outcome, Verdict
 from forethought.evaluation.exam import summarise_exam
 from forethought.journal.run import Run
-from forethought.watch.exams import read_exams
+from forethought.watch.attempts import read_attempts
+from forethought.watch.exams import read_exams, starting_exam
 from forethought.watch.stories import shown, stories
 from watch.synthetic_run import attempt, called, problem, said
 
@@ -21,14 +22,20 @@ def run(tmp_path):
 
 
 def sit(run, name, attempts):
-    """Keep (turns, verdict) by problem number as an exam called `name`, all in one stage."""
+    """Keep (turns, verdict) by problem number as an exam called `name`, all in one stage.
+
+    A list holds several attempts at the problem.
+    """
     groups = [
         Group(
             id=f"{name}/sampled/{number}",
             problem=problem(number),
-            episodes=(attempt(f"{name}/{number}", problem(number), turns, verdict),),
+            episodes=tuple(
+                attempt(f"{name}/{number}/{place}", problem(number), turns, verdict)
+                for place, (turns, verdict) in enumerate(each if isinstance(each, list) else [each])
+            ),
         )
-        for number, (turns, verdict) in attempts.items()
+        for number, each in attempts.items()
     ]
     journal = run.stage("eval")
     journal.keep(journal.next_step, groups)
@@ -37,16 +44,41 @@ def sit(run, name, attempts):
     journal.put(f"exam/{name}", result.model_dump(mode="json"))
 
 
+def told(run):
+    """The stories of a run as its report tells them."""
+    exams = read_exams(run)
+    start, last = starting_exam(exams), exams[-1] if exams else None
+    return stories(run, read_attempts(run, start), read_attempts(run, last))
+
+
 def test_improvement_pairs_a_wrong_attempt_with_a_right_one_at_the_same_problem(run):
     sit(run, "before", {0: ([said("2")], WRONG), 1: ([said("1")], RIGHT), 2: ([said("2")], WRONG)})
     called_well = [called("print(1)", "1"), said("1")]
     sit(run, "after", {0: ([said("2")], WRONG), 1: ([said("1")], RIGHT), 2: (called_well, RIGHT)})
-    improved, failed = stories(run, read_exams(run))
+    improved, failed = told(run)
     assert [side.outcome for side in improved.sides] == [Outcome.WRONG, Outcome.RIGHT]
     assert improved.domain == problem(2).domain
     assert improved.sides[1].lines[0].calls[0].code == "print(1)"
     assert failed.title == "Still wrong"
     assert failed.domain == problem(0).domain
+
+
+def test_a_problem_whose_pass_rate_fell_or_stayed_is_no_improvement(run):
+    good, bad = ([said("1")], RIGHT), ([said("2")], WRONG)
+    before = {0: [good, good, bad], 1: [bad, good, bad], 2: [bad, bad, good]}
+    sit(run, "before", before)
+    sit(run, "after", {0: [good, bad, bad], 1: [good, bad, bad], 2: [bad, good, good]})
+    improved, _ = told(run)
+    assert improved.title == "Wrong before, right after"
+    assert improved.domain == problem(2).domain
+    assert "33.3 % were right before and 66.7 % after" in improved.remark
+
+
+def test_a_run_that_got_worse_everywhere_tells_of_no_improvement(run):
+    good, bad = ([said("1")], RIGHT), ([said("2")], WRONG)
+    sit(run, "before", {number: [good, good, bad] for number in range(3)})
+    sit(run, "after", {number: [good, bad, bad] for number in range(3)})
+    assert [story.title for story in told(run)] == ["Still wrong"]
 
 
 def test_recovery_is_a_failed_call_then_one_that_went_well_then_the_right_answer(run):
@@ -60,7 +92,7 @@ def test_recovery_is_a_failed_call_then_one_that_went_well_then_the_right_answer
             2: ([bad, good, said("1")], RIGHT),
         },
     )
-    recovered, failed = stories(run, read_exams(run))
+    recovered, failed = told(run)
     assert recovered.title == "Recovered from an error"
     assert recovered.domain == problem(2).domain
     assert failed.domain == problem(1).domain
@@ -70,7 +102,7 @@ def test_recovery_is_a_failed_call_then_one_that_went_well_then_the_right_answer
 def test_attempts_not_measured_are_never_told(run):
     broken = Verdict.not_measured("the sandbox died")
     sit(run, "after", {0: ([said("?")], broken), 1: ([said("1")], RIGHT)})
-    assert stories(run, read_exams(run)) == []
+    assert told(run) == []
 
 
 def test_a_run_without_exams_tells_of_its_latest_practice(run):
@@ -80,7 +112,7 @@ def test_a_run_without_exams_tells_of_its_latest_practice(run):
         journal.keep(step, [Group(id=f"{step}", problem=problem(0), episodes=(tried,))])
         journal.commit(step)
     journal.commit(2)
-    [failed] = stories(run, [])
+    [failed] = told(run)
     assert failed.sides[0].lines[0].text == "new"
 
 

@@ -4,6 +4,7 @@ Does not cover what one attempt is (see `Solver`), nor what is made of the group
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -58,6 +59,24 @@ async def attempt_groups(
         Group(id=name, problem=problem, episodes=tuple(members))
         for name, problem, members in zip(names, problems, _chunks(episodes, size), strict=True)
     ]
+
+
+def refuse_unmeasured(groups: Sequence[Group], share: float, what: str) -> None:
+    """Raise `RecipeError` when more than `share` of the attempts could not be measured.
+
+    `what` is the limit's name, for the message: the setting that holds it, where one does.
+
+    >>> refuse_unmeasured([], 0.1, "eval.max_not_measured")
+    """
+    attempts = [episode for group in groups for episode in group.episodes]
+    lost = [episode for episode in attempts if not episode.measured]
+    if len(lost) > share * len(attempts):
+        why, count = Counter(episode.verdict.why for episode in lost).most_common(1)[0]
+        raise RecipeError(
+            f"{len(lost)} of {len(attempts)} attempts ({len(lost) / len(attempts):.0%}) were not "
+            f"measured, more than {what} = {share}; {count} of them: {why}. Mend that and run the "
+            "same command again: it resumes"
+        )
 
 
 async def concurrently(work: Iterable[Coroutine[Any, Any, Item]]) -> list[Item]:

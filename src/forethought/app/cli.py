@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import importlib
 import shlex
 import sys
 from collections.abc import Sequence
@@ -14,13 +13,11 @@ from rich.console import Console
 
 from forethought.app.recipe import Recipe, read_recipe
 from forethought.app.show import Show
-from forethought.core.errors import ForethoughtError
+from forethought.core.errors import ForethoughtError, RecipeError
 from forethought.journal.run import Run
 
 BAD_INPUT = 2
 INTERRUPTED = 130
-PIPELINE = "forethought.app.pipeline"
-CONTEXT = "forethought.app.context"
 
 
 STAGES = {
@@ -96,12 +93,26 @@ def _stage(options: argparse.Namespace, overrides: list[str], console: Console) 
 
 
 def _report(options: argparse.Namespace, overrides: list[str], console: Console) -> None:
+    _refuse_words("report", overrides)
+    # Only here: it draws with matplotlib, which --help and bad input need not wait for.
+    from forethought.app.report import report  # noqa: PLC0415
+
     with Run.read(options.run) as run:
-        importlib.import_module(PIPELINE).report(run, Show(console))
+        report(run, Show(console))
 
 
 def _recipe(options: argparse.Namespace, overrides: list[str], console: Console) -> None:
+    _refuse_words("recipe", overrides)
     sys.stdout.write(_embedded().read_text(encoding="utf-8"))
+
+
+def _refuse_words(command: str, words: Sequence[str]) -> None:
+    """Raise `RecipeError` for words after a command that reads no recipe."""
+    if words:
+        raise RecipeError(
+            f"{shlex.join(words)}: {command} reads no recipe, so no key can be overridden; leave "
+            "this out"
+        )
 
 
 def _embedded() -> Traversable:
@@ -112,6 +123,7 @@ def _run(name: str, recipe: Recipe, folder: Path, console: Console) -> None:
     with Run.create_or_open(folder, recipe.model_dump(mode="json")) as run:
         Show(console).tell(f"run folder: {folder}")
         # Only here, so that bad input and --help are answered before torch is loaded.
-        pipeline = importlib.import_module(PIPELINE)
-        context = importlib.import_module(CONTEXT).Context(recipe, run, Show(console))
-        asyncio.run(pipeline.WORK[name](context))
+        from forethought.app.context import Context  # noqa: PLC0415
+        from forethought.app.pipeline import WORK  # noqa: PLC0415
+
+        asyncio.run(WORK[name](Context(recipe, run, Show(console))))

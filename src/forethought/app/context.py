@@ -1,17 +1,18 @@
 """What every stage works with: the recipe, the run on disk, and the person who watches."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from forethought.app.problems import Division, TrainingSide, training_side
 from forethought.app.recipe import Recipe
 from forethought.app.show import Bar, Show
 from forethought.core.errors import RecipeError
-from forethought.core.trajectory import Episode
+from forethought.core.trajectory import Group
 from forethought.journal.run import Run
-from forethought.journal.stage import Stage
+from forethought.journal.stage import FINGERPRINT, Stage
 from forethought.learning.checkpoint import Checkpoints
 from forethought.learning.rl import Keeping, Watcher
 from forethought.learning.settings import PhaseSettings
@@ -21,6 +22,9 @@ COLLECT = ("seed", "problems", "tool", "agent", "compute", "collect")
 SFT = (*COLLECT, "model", "sampling", "sft")
 MEASURE = (*SFT, "measure")
 RL = (*MEASURE, "rl")
+
+MOST_UNMEASURED = 0.1
+"""The share of attempts that broken infrastructure may take where no setting says otherwise."""
 
 
 class Context:
@@ -52,18 +56,55 @@ class Context:
         """The stage's journal; None when the stage was finished before.
 
         `phases` is how many SFT phases it depends on (all of them if None): a phase does not
-        depend on those after it. Raises `RecipeError` when the stage was begun with other
-        settings in one of `sections`.
+        depend on those after it. Raises `RecipeError` when the stage, or a finished one that it
+        builds on, was begun with other settings in one of its sections.
         """
+        self.refuse_other_recipe(sections, phases)
         stage = self.run.stage(name)
+        if stage.finished:
+            self._compare(stage, sections, phases)
+            self.show.say(f"{name}: done before, not repeated")
+            return None
+        stage.begin(self._fingerprint(sections, phases))
+        return stage
+
+    def refuse_other_recipe(self, sections: tuple[str, ...], phases: int | None = None) -> None:
+        """Raise `RecipeError` where what `sections` build on was made with another recipe."""
+        for name, its_sections, its_phases in self._training_stages():
+            earlier = set(its_sections) <= set(sections)
+            earlier &= phases is None or its_phases <= phases
+            stage = self.run.stage(name)
+            if earlier and stage.finished:
+                self._compare(stage, its_sections, its_phases)
+
+    def _training_stages(self) -> Iterator[tuple[str, tuple[str, ...], int]]:
+        """The stages before the last exam, each with the sections and phases it depends on."""
+        phases = self.recipe.sft.phases
+        yield "collect", self.collect_sections, 0
+        for number, phase in enumerate(phases, start=1):
+            yield phase_stage(phase), SFT, number
+        yield "measure", MEASURE, len(phases)
+        yield "rl", RL, len(phases)
+
+    @property
+    def collect_sections(self) -> tuple[str, ...]:
+        """The sections that collection depends on: a teacher that is a model samples, too."""
+        return COLLECT if self.recipe.collect.teacher is None else (*COLLECT, "sampling")
+
+    def _compare(self, stage: Stage, sections: tuple[str, ...], phases: int | None) -> None:
+        """Refuse a recipe other than the one that a finished stage was made with.
+
+        Where it was computed binds nobody: what comes later may run on another machine.
+        """
+        made = stage.get(FINGERPRINT) or {}
+        now = self._fingerprint(sections, phases)
+        stage.begin(now | {key: value for key, value in made.items() if key == "compute"})
+
+    def _fingerprint(self, sections: tuple[str, ...], phases: int | None) -> dict[str, Any]:
         settings: dict[str, Any] = self.recipe.model_dump(mode="json")
         settings["sft"]["phases"] = settings["sft"]["phases"][:phases]
         division = {"pilot": self._division.pilot, "measure": self._division.measure}
-        stage.begin({key: settings[key] for key in sections} | {"set_apart": division})
-        if stage.finished:
-            self.show.say(f"{name}: done before, not repeated")
-            return None
-        return stage
+        return {key: settings[key] for key in sections} | {"set_apart": division}
 
     def finished(self, name: str, command: str) -> None:
         """Raise `RecipeError` unless the stage called `name` has finished."""
@@ -109,12 +150,15 @@ class Context:
             bar.note("  ".join(parts))
             bar.advance()
 
-        def episode(one: Episode) -> None:
-            """Episodes end too often to be drawn."""
-
-        return Watcher(episode=episode, step=step)
+        return step
 
 
 def phase_stage(phase: PhaseSettings) -> str:
     """The name of a phase's stage."""
     return f"sft_{phase.name}"
+
+
+def accuracy(groups: Sequence[Group]) -> dict[str, float]:
+    """The share of measured attempts that were right, as a metric; none where none was measured."""
+    right = [episode.right for group in groups for episode in group.measured]
+    return {"accuracy": fmean(right)} if right else {}

@@ -16,8 +16,9 @@ from forethought.agents.tool_agent import AgentSettings, ToolAgent
 from forethought.core.errors import RecipeError
 from forethought.learning.learner import LocalLearner
 from forethought.learning.settings import ComputeSettings, OptimizerSettings
-from forethought.policy.local.crew import Crew, ForkedCrew, LocalCrew, trained_parameters
+from forethought.policy.local.crew import Crew, ForkedCrew, LocalCrew
 from forethought.policy.local.models import LocalModel
+from forethought.policy.local.replica import trained_parameters
 from forethought.policy.local.sampler import LocalSampler
 from forethought.policy.protocol import SamplingSettings
 from forethought.policy.token_policy import TokenPolicy
@@ -29,7 +30,7 @@ SMALL = 20_000_000
 LEARNING = 3
 """Copies of every trained number beside itself: its gradient, and AdamW's two moments."""
 WORKING = 400 * 2**20
-"""Bytes beside the weights: the libraries, caches and activations of a small batch."""
+"""Bytes beside those: caches, the activations of a small batch, and what a GPU library takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +78,14 @@ def start_engine(
     `with_reference` keeps a frozen copy of the model as it is now, for losses with a KL penalty.
     """
     workers = worker_count(model, compute)
-    refuse_too_large(model, workers, available_memory())
+    device = chosen_device(compute)
+    needed = memory_needed(
+        model, workers, on_gpu=device.type == "cuda", with_reference=with_reference
+    )
+    refuse_too_large(model, needed, available_memory(device))
     if threads := compute.threads or min(workers, 1):
         # Beside workers, threads of this process would only wait for a core, spinning.
         torch.set_num_threads(threads)
-    device = _device(compute)
     model.network.to(device)
     model.network.eval()
     reference = copy.deepcopy(model.network).requires_grad_(False) if with_reference else None
@@ -103,7 +107,7 @@ def start_engine(
 
 def worker_count(model: LocalModel, compute: ComputeSettings) -> int:
     """How many worker processes to use; 0 computes in this process."""
-    if _device(compute).type == "cuda":
+    if chosen_device(compute).type == "cuda":
         if isinstance(compute.workers, int) and compute.workers > 0:
             raise RecipeError(
                 f"compute.workers = {compute.workers} with a GPU: workers are for CPUs; set 0"
@@ -115,20 +119,32 @@ def worker_count(model: LocalModel, compute: ComputeSettings) -> int:
     return len(os.sched_getaffinity(0)) if small and hasattr(os, "fork") else 0
 
 
-def refuse_too_large(model: LocalModel, workers: int, available: int) -> None:
-    """Raise `RecipeError` when training `model` needs more than `available` bytes."""
+def memory_needed(
+    model: LocalModel, workers: int, *, on_gpu: bool, with_reference: bool = False
+) -> int:
+    """Bytes that training `model` takes beside what it occupies already, before it has moved.
+
+    On a CPU the weights lie where they will be used; a GPU has to take them, too.
+    """
     learning = sum(each.numel() for each in trained_parameters(model.network))
-    needed = 4 * (model.parameters + learning * (LEARNING + workers)) + WORKING
+    copies = on_gpu + with_reference
+    return 4 * (model.parameters * copies + learning * (LEARNING + workers)) + WORKING
+
+
+def refuse_too_large(model: LocalModel, needed: int, available: int) -> None:
+    """Raise `RecipeError` when training `model` needs more than `available` bytes."""
     if needed > available:
         raise RecipeError(
             f"memory: a model of {model.parameters / 1e6:.1f}M parameters needs about "
-            f"{needed / 2**30:.1f} GiB to train, {available / 2**30:.1f} GiB are free; choose a "
-            "smaller model, set model.lora_rank, or free memory"
+            f"{needed / 2**30:.1f} GiB more to train, {available / 2**30:.1f} GiB are free; choose "
+            "a smaller model, set model.lora_rank, or free memory"
         )
 
 
-def available_memory() -> int:
-    """Bytes that this process may still take, a container's limit included."""
+def available_memory(device: torch.device) -> int:
+    """Bytes that this process may still take on `device`, a container's limit included."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
     free = psutil.virtual_memory().available
     try:
         with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:  # noqa: PTH123
@@ -139,7 +155,8 @@ def available_memory() -> int:
     return free if limit == "max" else min(free, int(limit) - used)
 
 
-def _device(compute: ComputeSettings) -> torch.device:
+def chosen_device(compute: ComputeSettings) -> torch.device:
+    """Where to compute. Raises `RecipeError` for a GPU that is not there."""
     if compute.device == "cuda" and not torch.cuda.is_available():
         raise RecipeError('compute.device = "cuda": torch finds no GPU here; use "auto" or "cpu"')
     if compute.device == "auto":

@@ -3,18 +3,18 @@
 Imports everything that computes; the command line reads its arguments before it does so.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
-from forethought.app.context import Context
-from forethought.app.show import Show
+from forethought.app.context import RL, Context
+from forethought.app.refusals import refuse_hopeless
+from forethought.app.report import report
 from forethought.app.stages.collect import collect
 from forethought.app.stages.exam import exams_after_sft, sit_exam, sit_remotely
 from forethought.app.stages.measure import measure
 from forethought.app.stages.rl import rl
 from forethought.app.stages.sft import sft
-from forethought.journal.run import Run
 from forethought.policy.remote import RemoteSettings
-from forethought.watch.report import write_report
 
 
 async def evaluate(context: Context) -> None:
@@ -24,6 +24,7 @@ async def evaluate(context: Context) -> None:
         return
     exams = exams_after_sft(context)
     if context.run.stage("rl").finished:
+        context.refuse_other_recipe(RL)  # before an earlier exam accepts the recipe
         exams.append(("after", "rl"))
     for name, stage in exams:
         await sit_exam(context, name, stage)
@@ -31,6 +32,7 @@ async def evaluate(context: Context) -> None:
 
 async def quickstart(context: Context) -> None:
     """The stages in a row, and a report."""
+    refuse_hopeless(context)
     await collect(context)
     await sft(context)
     for name, stage in exams_after_sft(context):
@@ -41,20 +43,7 @@ async def quickstart(context: Context) -> None:
     report(context.run, context.show)
 
 
-def report(run: Run, show: Show) -> None:
-    """Write the report, and say what can be done next."""
-    following = (
-        ("Look again later", f"forethought report {run.path}"),
-        ("Change one thing", "forethought recipe > my.toml"),
-        ("and run it", "forethought quickstart --recipe my.toml"),
-    )
-    path = write_report(run, run.path / "report.html", next_commands=following)
-    show.stage("Done", "The report tells what happened, every number with its interval.")
-    for what, command in (("Open the report", str(path)), *following):
-        show.say(f"{what:<18} {command}")
-
-
-WORK: dict[str, Callable[[Context], Awaitable[None]]] = {
+WORK: dict[str, Callable[[Context], Coroutine[Any, Any, None]]] = {
     "quickstart": quickstart,
     "collect": collect,
     "sft": sft,

@@ -1,10 +1,12 @@
 """Where a run's problems come from, and how the training side is divided.
 
-Problems of the pilot, of collection and of difficulty measurement never overlap; held-out
-problems come from another split altogether.
+The pilot, collection and difficulty measurement never share a question; held-out problems come
+from another split altogether.
 """
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -71,29 +73,49 @@ class TrainingSide:
     collect: tuple[Problem, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Problems in a fixed order: `first(n)` gives n of them, or all there are.
+
+    Problems with one `question` ask the same, however they are called.
+    """
+
+    first: Callable[[int], list[Problem]]
+    question: Callable[[Problem], Hashable]
+
+    def take(self, count: int, taken: set[Hashable]) -> tuple[Problem, ...]:
+        """The first `count` problems (fewer where they end) whose questions are not `taken`.
+
+        Their questions are then added to `taken`.
+        """
+        extra = len(taken)
+        while True:
+            offered = self.first(count + extra)
+            found = [each for each in offered if self.question(each) not in taken][:count]
+            if len(found) == count or len(offered) < count + extra:
+                taken.update(map(self.question, found))
+                return tuple(found)
+            extra *= 2
+
+
 def training_side(settings: ProblemSettings, division: Division, seed: int) -> TrainingSide:
-    """The training problems. Raises `RecipeError` when there are too few."""
-    later = division.pilot + division.measure
-    if isinstance(settings, PracticeProblems):
-        seed = derive_seed(seed, "practice")
-        first = _practice(settings, "train", later, seed, settings.hard_later)
-        taken = {problem.id for problem in first}
-        more = _practice(settings, "train", division.collect + later, seed + 1, settings.hard)
-        found = [*first, *(problem for problem in more if problem.id not in taken)]
-    else:
-        found = _read(settings, settings.train)
-    wanted = later + division.collect
-    if len(found) < wanted:
+    """The training problems, each purpose in turn with questions that none before it took.
+
+    Raises `RecipeError` when there are too few.
+    """
+    early, late = _sources(settings, seed)
+    taken: set[Hashable] = set()
+    pilot = early.take(division.pilot, taken)
+    measure = early.take(division.measure, taken)
+    collect = late.take(division.collect, taken)
+    found = len(pilot) + len(measure) + len(collect)
+    if found < division.pilot + division.measure + division.collect:
         raise RecipeError(
-            f"problems: {len(found)} on the training side, but pilot, measure and collect take "
-            f"{division.pilot} + {division.measure} + {division.collect}; lower those numbers or "
-            "add problems"
+            f"problems: {found} on the training side, but pilot, measure and collect take "
+            f"{division.pilot} + {division.measure} + {division.collect} different ones; lower "
+            "those numbers or add problems"
         )
-    return TrainingSide(
-        pilot=tuple(found[: division.pilot]),
-        measure=tuple(found[division.pilot : later]),
-        collect=tuple(found[later:wanted]),
-    )
+    return TrainingSide(pilot=pilot, measure=measure, collect=collect)
 
 
 def held_out(settings: ProblemSettings, count: int) -> tuple[Problem, ...]:
@@ -107,6 +129,29 @@ def held_out(settings: ProblemSettings, count: int) -> tuple[Problem, ...]:
     if not found:
         raise RecipeError(f"problems.held_out = {settings.held_out!r}: the file holds no problem")
     return tuple(found[:count])
+
+
+def _sources(settings: ProblemSettings, seed: int) -> tuple[Source, Source]:
+    """Where pilot and measurement take their problems from, and where collection does."""
+    if isinstance(settings, PracticeProblems):
+        own = derive_seed(seed, "practice")
+        early = partial(_practice, settings, "train", seed=own, hard=settings.hard_later)
+        late = partial(_practice, settings, "train", seed=own + 1, hard=settings.hard)
+        return (
+            Source(first=early, question=_parameters),
+            Source(first=late, question=_parameters),
+        )
+    found = _read(settings, settings.train)
+    source = Source(first=lambda count: found[:count], question=lambda problem: problem.prompt)
+    return source, source
+
+
+def _parameters(problem: Problem) -> Hashable:
+    """What all wordings of a practice problem share: its program names every parameter.
+
+    In a file a program may be as little as the printing of an answer, and says nothing of that.
+    """
+    return problem.domain, problem.data["program"]
 
 
 def _practice(

@@ -87,6 +87,7 @@ class Recipe(Settings):
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe in a TOML file, with overrides such as `--rl.steps 20`; the later wins.
 
+    An override means what the same key would mean in the file: defaults come in afterwards.
     Raises `RecipeError` for a file that is not there or not TOML, and for every key that is
     unknown or holds a value of the wrong kind, naming it.
     """
@@ -98,10 +99,8 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"recipe {path} is not TOML: {error}; mend that place") from error
-    recipe = checked(found, str(path))
-    if not overrides:
-        return recipe
-    return checked(overridden(recipe.model_dump(mode="json"), overrides), "the command line")
+    source = f"{path} with the command line" if overrides else str(path)
+    return checked(overridden(found, overrides), source)
 
 
 def checked(found: Mapping[str, Any], source: str) -> Recipe:

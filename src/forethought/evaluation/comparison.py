@@ -5,23 +5,25 @@ comparing at several k.
 """
 
 from dataclasses import dataclass
-from math import inf
 from statistics import fmean
 from typing import Literal
 
 from forethought.core.errors import RecipeError
 from forethought.evaluation.estimators import average, pass_at
-from forethought.evaluation.intervals import Z95, standard_error
+from forethought.evaluation.intervals import Z95, standard_error, wilson_interval
 from forethought.evaluation.results import Estimate, ExamResult, ProblemResult
 
 What = Literal["average", "greedy", "coverage"]
+_SAME = 1e-9
+"""Differences this close are equal: rates of k attempts are rounded."""
 
 
 def paired_difference(before: ExamResult, after: ExamResult, what: What) -> Estimate:
     """How much `after` is above `before` on the problems that both measured.
 
     The mean difference with the interval of paired samples, sd(difference) / sqrt(N) (Miller,
-    arXiv 2411.00640, section 4). One common problem says nothing about others: the interval is
+    arXiv 2411.00640, section 4). Where all differences are equal, their spread says nothing and
+    `_without_spread` stands in. One common problem says nothing about others: the interval is
     then [-1, 1]. Raises `RecipeError` when the exams' settings differ or no problem is common.
     """
     _refuse_other_settings(before, after)
@@ -34,8 +36,26 @@ def paired_difference(before: ExamResult, after: ExamResult, what: What) -> Esti
         )
     differences = [later[problem] - earlier[problem] for problem in common]
     mean = fmean(differences)
-    reach = Z95 * standard_error(differences) if len(differences) > 1 else inf
+    if len(differences) == 1:
+        return Estimate(value=mean, low=-1.0, high=1.0)
+    if max(differences) - min(differences) < _SAME:
+        return _without_spread(mean, len(differences))
+    reach = Z95 * standard_error(differences)
     return Estimate(value=mean, low=max(-1.0, mean - reach), high=min(1.0, mean + reach))
+
+
+def _without_spread(difference: float, n: int) -> Estimate:
+    """The interval of a difference that all n problems share.
+
+    Of the problems that were not asked, a share up to Wilson's bound for 0 of n may differ
+    otherwise, and each of them by anything from -1 to 1.
+    """
+    others = wilson_interval(0, n).high
+    return Estimate(
+        value=difference,
+        low=difference - others * (1 + difference),
+        high=difference + others * (1 - difference),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from statistics import fmean
 
-from forethought.agents.groups import attempt_groups
+from forethought.agents.groups import attempt_groups, refuse_unmeasured
 from forethought.agents.protocol import Solver
 from forethought.core.errors import RecipeError
 from forethought.core.messages import ToolStatus
@@ -94,7 +94,9 @@ class Exam:
             at_once=at_once,
             progress=progress,
         )
-        refuse_broken(name, [*sampled, *greedy], self.settings.max_not_measured)
+        refuse_unmeasured(
+            [*sampled, *greedy], self.settings.max_not_measured, "eval.max_not_measured"
+        )
         result = summarise_exam(name, sampled, greedy, self.conditions, canonical=self.canonical)
         return result, [*sampled, *greedy]
 
@@ -162,27 +164,6 @@ def summarise_tools(attempts: Sequence[Episode]) -> ToolUse:
         right_with_tool=_share(used),
         right_without_tool=_share(unused),
     )
-
-
-def lowest_average(result: ExamResult) -> float:
-    """The pooled accuracy of sampled attempts if every one not measured had been wrong.
-
-    Broken attempts may be the hard ones; this figure, beside `average`, bounds what that hides.
-    Problems that left the exam are not in it.
-    """
-    return sum(problem.c for problem in result.problems) / (result.attempts * len(result.problems))
-
-
-def refuse_broken(name: str, groups: Sequence[Group], limit: float) -> None:
-    """Raise `RecipeError` when more than the share `limit` of the attempts was not measured."""
-    attempts = sum(len(group.episodes) for group in groups)
-    broken = len(_broken(groups))
-    if attempts and broken / attempts > limit:
-        raise RecipeError(
-            f"exam {name}: {broken} of {attempts} attempts ({broken / attempts:.0%}) were not "
-            f"measured, more than the {limit:.0%} allowed; {_commonest(groups)}: repair that, or "
-            "raise max_not_measured"
-        )
 
 
 def _summarise_problem(

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from forethought.core.messages import Assistant, Message, ToolReply
+from forethought.core.messages import Assistant, Message, ToolCall, ToolReply
 from forethought.core.trajectory import Episode, Group, Trajectory
 from forethought.journal.files import written_beside
 from forethought.journal.run import Run
@@ -52,7 +52,11 @@ def _side(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def openai_message(message: Message) -> dict[str, Any]:
-    """One message as chat-completions endpoints take it."""
+    """One message as chat-completions endpoints take it.
+
+    They take only calls with a name and a JSON object. Another is named `unreadable` where it has
+    no name, and its arguments become `{"unreadable": "<what the model wrote>"}`.
+    """
     if isinstance(message, ToolReply):
         return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
     if isinstance(message, Assistant):
@@ -65,12 +69,24 @@ def _assistant(message: Assistant) -> dict[str, Any]:
     if message.thinking:
         said["reasoning_content"] = message.thinking
     if message.calls:
-        said["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for call in message.calls
-        ]
+        said["tool_calls"] = [_call(call) for call in message.calls]
     return said
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    readable = bool(call.name) and _is_object(call.arguments)
+    arguments = call.arguments if readable else json.dumps({"unreadable": call.arguments})
+    function = {"name": call.name or "unreadable", "arguments": arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text, parse_constant=_refuse), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _refuse(constant: str) -> NoReturn:
+    """NaN and infinities, which Python reads and JSON does not know."""
+    raise ValueError(constant)

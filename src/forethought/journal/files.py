@@ -34,10 +34,19 @@ def written_beside(path: Path) -> Generator[TextIO]:
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
         finally:
             with suppress(OSError):
                 beside.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in `folder` on the disk: what was renamed stays renamed after a power cut."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 @contextmanager
@@ -94,11 +103,3 @@ def _free_space(path: Path) -> str:
 
 def _allow_writing(path: Path) -> str:
     return f"allow this user to write in {path.parent}, or name another folder"
-
-
-def _sync_folder(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

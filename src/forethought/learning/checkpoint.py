@@ -1,4 +1,4 @@
-"""Checkpoints on disk: written beside, synced, renamed; an older one goes only afterwards.
+"""Checkpoints on disk: written beside, synced, read back, renamed; older ones go only then.
 
 A checkpoint is a folder named by its step. What is in it is its writer's business; here is only
 how it comes to be there whole, or not at all.
@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from forethought.core.errors import RecipeError
+from forethought.journal.files import sync_folder
 
 STATE = "state.json"
 
@@ -35,7 +36,8 @@ class Checkpoints:
     def save(self, name: str, write: Callable[[Path], None], state: Mapping[str, Any]) -> Path:
         """Write a checkpoint with `write(folder)` and a state; return its final folder.
 
-        Raises `RecipeError` when the disk refuses; the earlier checkpoints are untouched.
+        Raises `RecipeError` when the disk refuses, or holds something else than was written; the
+        earlier checkpoints are untouched.
         """
         beside, final = self.folder / f".{name}.partial", self.folder / name
         try:
@@ -44,10 +46,11 @@ class Checkpoints:
             write(beside)
             (beside / STATE).write_text(json.dumps(state))
             _sync(beside)
+            _read_back(beside)
             shutil.rmtree(final, ignore_errors=True)
             beside.rename(final)
-            _sync_folder(self.folder)
-        except (OSError, SafetensorError) as error:
+            sync_folder(self.folder)
+        except (OSError, SafetensorError, json.JSONDecodeError) as error:
             shutil.rmtree(beside, ignore_errors=True)
             reason = getattr(error, "strerror", None) or error
             raise RecipeError(
@@ -67,6 +70,12 @@ class Checkpoints:
         """Remove all but the newest numbered checkpoints."""
         for path in list(self.numbered().values())[: -self.keep_last]:
             shutil.rmtree(path)
+
+    def forget_after(self, last: int) -> None:
+        """Remove the checkpoints of steps after `last`."""
+        for step, path in self.numbered().items():
+            if step > last:
+                shutil.rmtree(path)
 
     def newest(self, last: int) -> tuple[int, Path] | None:
         """The newest checkpoint of a step up to `last`, and its step."""
@@ -104,12 +113,12 @@ def _sync(folder: Path) -> None:
     for path in folder.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _read_back(folder: Path) -> None:
+    """Open what is on the disk: a safetensors file that is cut short does not open."""
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="pt"):
+            pass
+    read_state(folder)

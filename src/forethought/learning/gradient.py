@@ -13,7 +13,7 @@ from forethought.learning.logprobs import token_logprobs
 from forethought.learning.losses.catalogue import Objective
 from forethought.learning.losses.result import Tally
 from forethought.learning.streams import Denominators, Streams
-from forethought.policy.local.crew import Emit, Replica
+from forethought.policy.local.replica import Emit, Replica
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

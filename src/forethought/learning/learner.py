@@ -17,8 +17,9 @@ from forethought.learning.losses.catalogue import Objective
 from forethought.learning.losses.result import Tally
 from forethought.learning.optimizers import build_optimizers, rate_share
 from forethought.learning.settings import ComputeSettings, OptimizerSettings
-from forethought.policy.local.crew import Crew, trained_parameters
+from forethought.policy.local.crew import Crew
 from forethought.policy.local.models import LocalModel
+from forethought.policy.local.replica import trained_parameters
 from forethought.policy.local.sampler import LocalSampler
 
 

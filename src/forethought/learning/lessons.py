@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from forethought.core.trajectory import Episode, Group, Tokens
-from forethought.learning.advantage import AdvantageSettings, group_advantages, varies
+from forethought.learning.advantage import AdvantageSettings, group_advantages
 from forethought.learning.batch import Batch, pad
 from forethought.learning.rewards import Reward, RewardSettings, score_episode
 
@@ -20,8 +20,8 @@ class Lesson:
 
     @property
     def is_informative(self) -> bool:
-        """Whether the rewards differ: equal rewards carry no gradient."""
-        return varies([reward.total for reward in self.rewards])
+        """Whether any attempt has an advantage: without one there is no gradient."""
+        return any(self.advantages)
 
 
 def score(

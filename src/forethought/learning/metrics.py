@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from forethought.core.messages import ToolStatus
 from forethought.core.trajectory import Episode, Group, Stop, Turn
+from forethought.evaluation.exam import summarise_tools
 from forethought.learning.lessons import Lesson
+
+_LIMITS = {Stop.TURN_LIMIT, Stop.TOKEN_LIMIT, Stop.CONTEXT_FULL}
 
 
 def summarise(groups: Sequence[Group]) -> dict[str, float]:
@@ -21,7 +23,7 @@ def summarise(groups: Sequence[Group]) -> dict[str, float]:
         **_speech([turn for episode in measured for turn in _turns(episode)]),
         "tokens/mean": fmean(sum(turn.tokens for turn in _turns(each)) for each in measured),
         "unfinished": fmean(
-            any(one.stop is not Stop.ANSWERED for one in each.trajectories) for each in measured
+            any(one.stop in _LIMITS for one in each.trajectories) for each in measured
         ),
     }
 
@@ -51,19 +53,9 @@ def _all_right(lesson: Lesson) -> bool:
 
 
 def _tool_use(episodes: Sequence[Episode]) -> dict[str, float]:
-    replies = [
-        [reply for trajectory in episode.trajectories for reply in trajectory.replies]
-        for episode in episodes
-    ]
-    flat = [reply for each in replies for reply in each]
-    metrics = {"tool/rate": fmean(bool(each) for each in replies), "tool/calls": _mean_len(replies)}
-    if flat:
-        metrics["tool/success"] = fmean(reply.status is ToolStatus.OK for reply in flat)
-    return metrics
-
-
-def _mean_len(lists: Sequence[Sequence[object]]) -> float:
-    return fmean(len(each) for each in lists)
+    found = summarise_tools(episodes)
+    metrics = {"tool/rate": found.rate, "tool/calls": found.calls}
+    return metrics if found.success is None else metrics | {"tool/success": found.success}
 
 
 def _speech(turns: Sequence[Turn]) -> dict[str, float]:

@@ -1,25 +1,21 @@
 """Reinforcement learning: attempt, compare, improve."""
 
 import random
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from forethought.agents.groups import attempt_groups
+from forethought.agents.groups import attempt_groups, refuse_unmeasured
 from forethought.agents.protocol import Solver
-from forethought.core.errors import RecipeError
 from forethought.core.problem import Problem
 from forethought.core.randomness import derive_seed
-from forethought.core.trajectory import Episode, Group
+from forethought.core.trajectory import Group
 from forethought.journal.protocol import StageJournal
-from forethought.learning.advantage import AdvantageSettings
 from forethought.learning.checkpoint import Checkpoints, read_state
 from forethought.learning.learner import Learner
 from forethought.learning.lessons import Lesson, assemble, score
 from forethought.learning.losses.catalogue import Objective
 from forethought.learning.metrics import summarise, summarise_lessons
-from forethought.learning.rewards import RewardSettings
 from forethought.learning.settings import RLSettings
 
 
@@ -40,19 +36,13 @@ class RLPlan:
     """What one run of reinforcement learning does, apart from who does it."""
 
     settings: RLSettings
-    reward: RewardSettings
-    advantage: AdvantageSettings
     objective: Objective
     seed: int
     at_once: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watcher:
-    """Who is told how far the loop is: of each episode as it ends, and of each step's numbers."""
-
-    episode: Callable[[Episode], None]
-    step: Callable[[int, dict[str, float]], None]
+Watcher = Callable[[int, dict[str, float]], None]
+"""Who is told how far the loop is: a step that has been committed, and its numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +53,17 @@ class Keeping:
     checkpoints: Checkpoints
 
     def resume(self, learner: Learner, steps: int) -> range:
-        """Put the learner back to the newest checkpoint that the journal knows; what is left."""
+        """Put the learner back to the newest checkpoint that the journal knows; what is left.
+
+        Later checkpoints go: the steps that led to them will be taken again, perhaps otherwise.
+        """
         found = self.checkpoints.newest(self.journal.next_step - 1)
         if found is None:
+            self.checkpoints.forget_after(-1)
             self.journal.rewind(0)
             return range(steps)
         step, folder = found
+        self.checkpoints.forget_after(step)
         learner.read(folder)
         self.journal.rewind(step + 1)
         return range(0) if read_state(folder)["done"] else range(step + 1, steps)
@@ -102,11 +97,10 @@ async def train_rl(
                 seed=plan.seed,
                 stage=f"rl/{step}",
                 at_once=plan.at_once,
-                progress=watcher.episode,
             )
         journal.keep(step, groups)
-        refuse_unmeasured(groups, settings.max_not_measured)
-        lessons = score(groups, plan.reward, plan.advantage)
+        refuse_unmeasured(groups, settings.max_not_measured, "rl.max_not_measured")
+        lessons = score(groups, settings.reward, settings.advantage)
         report = summarise(groups) | summarise_lessons(lessons)
         with journal.timed(step, "learn"):
             report |= await learn(plan, lessons, learner, step)
@@ -114,7 +108,7 @@ async def train_rl(
         journal.log(step, report)
         save = (step + 1) % settings.save_every == 0
         keeping.close_step(step, learner, save=save, done=step == settings.steps - 1)
-        watcher.step(step, report)
+        watcher(step, report)
 
 
 async def learn(
@@ -134,19 +128,6 @@ async def learn(
             reports.append(await learner.update(assemble(part), plan.objective))
     learner.publish()
     return _mean(reports)
-
-
-def refuse_unmeasured(groups: Sequence[Group], share: float) -> None:
-    """Stop the run when more than `share` of the attempts could not be measured."""
-    episodes = [episode for group in groups for episode in group.episodes]
-    lost = [episode for episode in episodes if not episode.measured]
-    if len(lost) > share * len(episodes):
-        why, count = Counter(episode.verdict.why for episode in lost).most_common(1)[0]
-        raise RecipeError(
-            f"{len(lost)} of {len(episodes)} attempts were not measured, more than rl."
-            f"max_not_measured = {share}; {count} of them: {why}. Mend that and run the same "
-            "command again: it resumes"
-        )
 
 
 def _mean(reports: Sequence[dict[str, float]]) -> dict[str, float]:

@@ -33,14 +33,32 @@ class OptimizerSettings(Settings):
     """What the rates do after warm-up, over the stage's steps."""
     floor: NonNegativeFloat = 0.1
     """Where `cosine` ends, as a share of the rate."""
-    beta_1: NonNegativeFloat = 0.9
+    beta_1: float = Field(default=0.9, ge=0, lt=1)
     """AdamW's first moment decay."""
-    beta_2: NonNegativeFloat = 0.95
+    beta_2: float = Field(default=0.95, ge=0, lt=1)
     """AdamW's second moment decay."""
     weight_decay: NonNegativeFloat = 0.01
     """AdamW's and Muon's decoupled weight decay."""
     clip_norm: PositiveFloat = 1.0
     """The gradient's largest norm."""
+
+
+class SFTOptimizerSettings(OptimizerSettings):
+    """The same with the defaults of imitation."""
+
+    rate: PositiveFloat = 5e-5
+    """AdamW's learning rate."""
+    warmup: NonNegativeInt = 10
+    """Optimiser steps over which the rates rise from 0."""
+    schedule: Literal["constant", "cosine"] = "cosine"
+    """What the rates do after warm-up, over the stage's steps."""
+
+
+class RLOptimizerSettings(OptimizerSettings):
+    """The same with the defaults of reinforcement learning."""
+
+    beta_2: float = Field(default=0.999, ge=0, lt=1)
+    """AdamW's second moment decay."""
 
 
 class ComputeSettings(Settings):
@@ -76,7 +94,7 @@ class PhaseSettings(Settings):
     """Share of trajectories that solve their problem without a call."""
     stop_at: float | None = None
     """End early once the pilot's sampled accuracy reaches this."""
-    optimizer: OptimizerSettings = OptimizerSettings(rate=5e-5, schedule="cosine", warmup=10)
+    optimizer: SFTOptimizerSettings = SFTOptimizerSettings()
     """The phase's own optimiser."""
 
 
@@ -108,6 +126,16 @@ class SFTSettings(Settings):
             taken.append(phase.name)
         return self
 
+    @model_validator(mode="after")
+    def _holds_the_pilots_that_phases_wait_for(self) -> Self:
+        for number, phase in enumerate(self.phases):
+            if phase.stop_at is not None and not self.pilot_every:
+                raise RecipeError(
+                    f"sft.phases.{number}.stop_at = {phase.stop_at}: only a pilot can reach it, "
+                    "and sft.pilot_every = 0 holds none; set it to some steps, or remove stop_at"
+                )
+        return self
+
 
 class RLSettings(Settings):
     """Reinforcement learning: attempt, compare, improve."""
@@ -127,7 +155,7 @@ class RLSettings(Settings):
     denominators (as in the paper), or are they left out (as in DAPO's filter)?"""
     max_not_measured: NonNegativeFloat = 0.1
     """Share of a round's attempts that may be not measured before the run stops."""
-    optimizer: OptimizerSettings = OptimizerSettings(rate=1e-6, beta_2=0.999)
+    optimizer: RLOptimizerSettings = RLOptimizerSettings()
     """The optimiser."""
     reward: RewardSettings = RewardSettings()
     """What an attempt earns."""

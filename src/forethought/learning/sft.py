@@ -43,6 +43,6 @@ async def train_phase(
         journal.log(step, report)
         save = (step + 1) % plan.save_every == 0
         keeping.close_step(step, learner, save=save, done=done)
-        watcher.step(step, report)
+        watcher(step, report)
         if done:
             return

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, cast
 
 from openai import APIStatusError, AsyncOpenAI, BadRequestError, OpenAIError
+from pydantic import Field
 
 from forethought.core.errors import PolicyError, RecipeError, boundary
 from forethought.core.messages import Assistant, Message, ToolReply, ToolSpec
@@ -33,11 +34,11 @@ class RemoteSettings(Settings):
     """Name of the model as the endpoint knows it."""
     key_variable: str = ""
     """Environment variable that holds the API key; empty for an endpoint that needs none."""
-    timeout_seconds: float = 300.0
+    timeout_seconds: float = Field(default=300.0, gt=0)
     """How long one request may take."""
-    retries: int = 3
+    retries: int = Field(default=3, ge=0)
     """How often a request is repeated that failed for want of the endpoint."""
-    concurrency: int = 16
+    concurrency: int = Field(default=16, ge=1)
     """Requests in flight at most."""
     thinking: ThinkingHistory = "strip"
     """Whether earlier thinking is sent back to the model. Many endpoints refuse it."""

@@ -13,6 +13,12 @@ _DECIMAL = re.compile(rf"([+-]?)({_NUMBER})(?:[eE]([+-]?[0-9]{{1,3}}))?")
 _RATIO = re.compile(r"([^/]+)/([^/]+)")
 _FRAC = re.compile(r"([+-]?)\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}")
 _DEGREES = re.compile(r"(?:\^\s*(?:\\circ|\{\s*\\circ\s*\})|°)$")
+_WRITTEN = {
+    "": "{sign}{size}",
+    "degrees": "{sign}{size}°",
+    "percent": "{sign}{size}%",
+    "dollars": "{sign}${size}",
+}
 _LONGEST_NUMBER = 1000
 """Longer texts are compared as text: reading digits takes time that grows with their square."""
 
@@ -57,6 +63,22 @@ def same_value(first: str, second: str) -> bool:
         return " ".join(first.split()) == " ".join(second.split())
     (value, unit), (other_value, other_unit) = one, other
     return value == other_value and (unit == other_unit or not unit or not other_unit)
+
+
+def canonical_answer(text: str) -> str:
+    r"""One spelling of an answer, so that votes for one value are votes for one text.
+
+    A number becomes its exact value with its unit, other text keeps its case and loses surplus
+    white space. Two answers of one unit have one canonical form exactly when they are the same.
+
+    >>> canonical_answer("2,125.0"), canonical_answer(r"50\%"), canonical_answer(" So  much")
+    ('2125', '50%', 'So much')
+    """
+    quantity = _quantity(text)
+    if quantity is None:
+        return " ".join(text.split())
+    value, unit = quantity
+    return _WRITTEN[unit].format(sign="-" if value < 0 else "", size=abs(value))
 
 
 def _quantity(text: str) -> tuple[Fraction, str] | None:

@@ -1,11 +1,12 @@
-"""The exams of a run, and what they say beside each other: table, differences, families."""
+"""The exams of a run, and what they say beside each other: table, differences, parts."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from statistics import fmean
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from forethought.core.errors import RecipeError
 from forethought.evaluation.comparison import What, paired_difference
+from forethought.evaluation.estimators import average
+from forethought.evaluation.intervals import normal_interval
 from forethought.evaluation.results import Estimate, ExamResult, ProblemResult
 from forethought.journal.run import Run
 
@@ -14,6 +15,8 @@ BEFORE = "before"
 """The exam that training is compared with."""
 CONTROL = "tool_only"
 """The exam of the checkpoint before tool-free demonstrations were mixed in."""
+_WORDINGS: dict[bool | None, str] = {False: "familiar wordings", True: "new wordings"}
+_PartOf = Callable[[ProblemResult], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +75,13 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
-    """Accuracy of one domain's problems, before and after."""
+class Part:
+    """Sampled accuracy on some of the problems, before (where that is known) and after."""
 
     name: str
     problems: int
-    before: float | None
-    after: float
+    before: Estimate | None
+    after: Estimate
     difference: Difference | None
 
 
@@ -130,13 +133,17 @@ def differences(exams: Sequence[SatExam]) -> list[Difference]:
     ]
 
 
-def families(exams: Sequence[SatExam]) -> list[Family]:
+def families(exams: Sequence[SatExam]) -> list[Part]:
     """The last exam's accuracy by domain, beside the one before training where there is one."""
-    if not exams:
-        return []
-    after, before = exams[-1], starting_exam(exams)
-    names = sorted({problem.domain for problem in after.result.problems})
-    return [_family(name, before, after) for name in names]
+    return _parts(exams, lambda problem: problem.domain)
+
+
+def wordings(exams: Sequence[SatExam], new: Mapping[str, bool]) -> list[Part]:
+    """The same by wording: `new` says of a problem, by its id, whether no training problem has it.
+
+    Problems that it does not name are in no part.
+    """
+    return _parts(exams, lambda problem: _WORDINGS.get(new.get(problem.id)))
 
 
 def table(exams: Sequence[SatExam]) -> list[Row]:
@@ -156,44 +163,64 @@ def percent(value: float | None) -> str:
     return "—" if value is None else f"{100 * value:.1f} %"
 
 
+def interval(estimate: Estimate) -> str:
+    """The interval of a share, in percent.
+
+    >>> interval(Estimate(value=0.125, low=0.01, high=0.26))
+    '[1.0, 26.0]'
+    """
+    return f"[{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
+
+
 def points(estimate: Estimate) -> str:
     """A difference of shares in percentage points, with its interval.
 
     >>> points(Estimate(value=0.125, low=0.01, high=0.26))
     '+12.5 points [+1.0, +26.0]'
     """
-    value, low, high = (100 * part for part in (estimate.value, estimate.low, estimate.high))
-    return f"{value:+.1f} points [{low:+.1f}, {high:+.1f}]".replace("-", "\N{MINUS SIGN}")
+    return f"{signed(estimate.value)} points [{signed(estimate.low)}, {signed(estimate.high)}]"
 
 
-def _family(name: str, before: SatExam | None, after: SatExam) -> Family:
-    later = _only(after, name)
-    earlier = None if before is None else _only(before, name)
-    return Family(
+def signed(share: float) -> str:
+    """A difference of shares in points, with its sign.
+
+    >>> signed(0.125)
+    '+12.5'
+    """
+    return f"{100 * share:+.1f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _parts(exams: Sequence[SatExam], part_of: _PartOf) -> list[Part]:
+    if not exams:
+        return []
+    names = {part_of(problem) for problem in exams[-1].result.problems}
+    return [_part(exams, part_of, name) for name in sorted(name for name in names if name)]
+
+
+def _part(exams: Sequence[SatExam], part_of: _PartOf, name: str) -> Part:
+    def only(exam: SatExam) -> SatExam:
+        kept = tuple(problem for problem in exam.result.problems if part_of(problem) == name)
+        return replace(exam, result=exam.result.model_copy(update={"problems": kept}))
+
+    start, after = starting_exam(exams), only(exams[-1])
+    before = None if start is None else only(start)
+    return Part(
         name=name,
-        problems=len(later.result.problems),
-        before=None if earlier is None else _accuracy(earlier.result.problems),
-        after=_accuracy(later.result.problems) or 0.0,
-        difference=None if earlier is None else compare(earlier, later, "average"),
+        problems=len(after.result.problems),
+        before=_accuracy(before.result) if before and before.result.problems else None,
+        after=_accuracy(after.result),
+        difference=None if before is None else compare(before, after, "average"),
     )
 
 
-def _only(exam: SatExam, domain: str) -> SatExam:
-    kept = tuple(problem for problem in exam.result.problems if problem.domain == domain)
-    result = exam.result.model_copy(update={"problems": kept})
-    return SatExam(key=exam.key, stage=exam.stage, result=result)
-
-
-def _accuracy(problems: Sequence[ProblemResult]) -> float | None:
-    shares = [problem.c / problem.n for problem in problems if problem.n]
-    return fmean(shares) if shares else None
+def _accuracy(result: ExamResult) -> Estimate:
+    return normal_interval([average(problem.n, problem.c) for problem in result.problems])
 
 
 def _estimate(read: Callable[[ExamResult], Estimate]) -> Callable[[ExamResult], Cell]:
     def cell(result: ExamResult) -> Cell:
         estimate = read(result)
-        interval = f"[{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
-        return Cell(value=percent(estimate.value), interval=interval)
+        return Cell(value=percent(estimate.value), interval=interval(estimate))
 
     return cell
 

@@ -4,12 +4,11 @@ A gain is claimed only where the paired interval excludes zero. Everything here 
 a reader who was not there.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from forethought.evaluation.results import ExamResult
+from forethought.evaluation.results import Estimate, ExamResult
 from forethought.watch.exams import (
     CONTROL,
     Difference,
@@ -18,10 +17,10 @@ from forethought.watch.exams import (
     earlier_exam,
     percent,
     points,
+    signed,
     starting_exam,
 )
-
-_Z95 = 1.96
+from forethought.watch.sources import Sources
 
 
 class Kind(StrEnum):
@@ -45,21 +44,12 @@ class Finding:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """A change of accuracy split by where it comes from; the parts add up to the change.
+def findings(exams: Sequence[SatExam], split: Sources | None = None) -> list[Finding]:
+    """Every sentence that the exams support, in the order in which it matters.
 
-    With rate r and accuracy w with and o without the tool, accuracy is rw + (1-r)o; each part is
-    the change of one factor times the mean of the others.
+    `split` says where the change between the exam before training and the last one comes from;
+    without it nothing is said of that.
     """
-
-    reaching: float
-    with_tool: float
-    without_tool: float
-
-
-def findings(exams: Sequence[SatExam]) -> list[Finding]:
-    """Every sentence that the exams support, in the order in which it matters."""
     if not exams:
         return [Finding(kind=Kind.NOT_SHOWN, text="No exam was sat, so nothing is known yet.")]
     start, control, last = starting_exam(exams), earlier_exam(exams, CONTROL), exams[-1]
@@ -74,35 +64,12 @@ def findings(exams: Sequence[SatExam]) -> list[Finding]:
         )
     else:
         found += _changes(start, last)
-        found += _tool_story(start, last)
+        found += [] if split is None else _tool_story(start, last, split)
     if control is not None:
         found.append(_against_control(control, last))
     if start is not None:
         found += _side_effects(start.result, last.result)
     return found + list(_cautions(last.result))
-
-
-def sources(before: ExamResult, after: ExamResult) -> Sources:
-    """Split the change of sampled accuracy between calling more often and being right more often.
-
-    Where one exam has no attempts with (or without) the tool, the other's accuracy stands in:
-    that part is then zero.
-    """
-    first, second = before.sampled_tools, after.sampled_tools
-    w0, w1 = _paired(first.right_with_tool, second.right_with_tool)
-    o0, o1 = _paired(first.right_without_tool, second.right_without_tool)
-    rate = (first.rate + second.rate) / 2
-    return Sources(
-        reaching=(second.rate - first.rate) * ((w0 + w1) - (o0 + o1)) / 2,
-        with_tool=(w1 - w0) * rate,
-        without_tool=(o1 - o0) * (1 - rate),
-    )
-
-
-def _paired(first: float | None, second: float | None) -> tuple[float, float]:
-    one = second if first is None else first
-    other = first if second is None else second
-    return one or 0.0, other or 0.0
 
 
 def _changes(start: SatExam, last: SatExam) -> Iterator[Finding]:
@@ -130,46 +97,28 @@ def _no_change(difference: Difference, size: str) -> str:
     return text
 
 
-def _tool_story(start: SatExam, last: SatExam) -> Iterator[Finding]:
+def _tool_story(start: SatExam, last: SatExam, split: Sources) -> Iterator[Finding]:
+    """Where a gain comes from; only a part whose interval excludes zero is said to be learnt."""
     if compare(start, last, "average").sign <= 0:
         return
-    before, after = start.result, last.result
-    parts = sources(before, after)
-    total = parts.reaching + parts.with_tool + parts.without_tool
-    first, second = before.sampled_tools.rate, after.sampled_tools.rate
-    often = "more" if second >= first else "less"
+    first, second = start.result.sampled_tools, last.result.sampled_tools
+    mostly_reaching = split.reaching.value > split.total / 2
+    shown = split.with_tool.low > 0 or split.without_tool.low > 0
+    often = "more" if second.rate >= first.rate else "less"
     yield Finding(
-        kind=Kind.LEARNT if parts.reaching <= total / 2 else Kind.CAUTION,
-        text=f"Of the {_signed(total)} points of sampled accuracy, {_signed(parts.reaching)} come "
-        f"from reaching for the tool {often} often ({percent(first)} → {percent(second)}), "
-        f"{_signed(parts.with_tool)} from being right more often with it, and "
-        f"{_signed(parts.without_tool)} from being right more often without it.",
+        kind=Kind.LEARNT if shown and not mostly_reaching else Kind.CAUTION,
+        text=f"Of the {signed(split.total)} points of sampled accuracy, {_part(split.reaching)} "
+        f"come from reaching for the tool {often} often ({percent(first.rate)} → "
+        f"{percent(second.rate)}), {_part(split.with_tool)} from being right more often with it, "
+        f"and {_part(split.without_tool)} from being right more often without it.",
     )
-    if parts.reaching > total / 2 and not _moved(before, after):
-        earlier = percent(before.sampled_tools.right_with_tool)
-        later = percent(after.sampled_tools.right_with_tool)
+    if mostly_reaching and split.with_tool.low <= 0 <= split.with_tool.high:
+        earlier, later = percent(first.right_with_tool), percent(second.right_with_tool)
         yield Finding(
             kind=Kind.NOT_SHOWN,
             text=f"Accuracy given the tool did not move measurably ({earlier} → {later}): the "
             "gain is mostly reaching for the tool more often, not using it better.",
         )
-
-
-def _moved(before: ExamResult, after: ExamResult) -> bool:
-    """Whether accuracy with the tool differs by more than chance allows.
-
-    Attempts at one problem are alike, so a problem counts once however often it was attempted;
-    the margin is too wide rather than too narrow.
-    """
-    first, second = before.sampled_tools, after.sampled_tools
-    if first.right_with_tool is None or second.right_with_tool is None:
-        return False
-    mean = (first.right_with_tool + second.right_with_tool) / 2
-    counts = (first.rate * len(before.problems), second.rate * len(after.problems))
-    if min(counts) < 1:
-        return False
-    error = math.sqrt(mean * (1 - mean) * sum(1 / count for count in counts))
-    return abs(second.right_with_tool - first.right_with_tool) > _Z95 * error
 
 
 def _against_control(control: SatExam, last: SatExam) -> Finding:
@@ -226,5 +175,5 @@ def _name(difference: Difference) -> str:
     return "Greedy accuracy" if difference.what == "greedy" else difference.measure
 
 
-def _signed(value: float) -> str:
-    return f"{100 * value:+.1f}".replace("-", "\N{MINUS SIGN}")
+def _part(estimate: Estimate) -> str:
+    return points(estimate).replace(" points", "")

@@ -7,7 +7,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from forethought.watch.exams import percent, points
+from forethought.watch.exams import interval, percent, points
 
 
 def render(template: str, **values: Any) -> str:
@@ -52,7 +52,12 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        percent=percent, points=points, duration=duration, number=number, pretty=_pretty
+        percent=percent,
+        interval=interval,
+        points=points,
+        duration=duration,
+        number=number,
+        pretty=_pretty,
     )
     return environment
 

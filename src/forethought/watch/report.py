@@ -11,9 +11,11 @@ from pathlib import Path
 from forethought.journal.files import written_beside
 from forethought.journal.run import Run
 from forethought.watch import exams as sat
+from forethought.watch.attempts import new_wordings, read_attempts
 from forethought.watch.findings import Kind, findings
 from forethought.watch.pages import render
 from forethought.watch.sections import chapters, deeds, difficulty, other_series
+from forethought.watch.sources import sources
 from forethought.watch.stories import stories
 
 
@@ -34,7 +36,9 @@ def report_html(run: Run, *, next_commands: Sequence[tuple[str, str]] = ()) -> s
     name = run.path.resolve().name
     again = ("Write this report again", f"forethought report {shlex.quote(str(run.path))}")
     exams = sat.read_exams(run)
-    found = findings(exams)
+    start, last = sat.starting_exam(exams), exams[-1] if exams else None
+    before, after = read_attempts(run, start), read_attempts(run, last)
+    found = findings(exams, sources(before.sampled, after.sampled))
     done = deeds(run)
     page = render(
         "template.html",
@@ -43,18 +47,19 @@ def report_html(run: Run, *, next_commands: Sequence[tuple[str, str]] = ()) -> s
         deeds=done,
         longest=max((spent for deed in done for _, spent in deed.seconds), default=0.0),
         exams=exams,
-        last=exams[-1] if exams else None,
-        start=sat.starting_exam(exams),
+        last=last,
+        start=start,
         control=sat.earlier_exam(exams, sat.CONTROL),
         table=sat.table(exams),
         differences=sat.differences(exams),
         families=sat.families(exams),
+        wordings=sat.wordings(exams, new_wordings(after)),
         learnt=[one.text for one in found if one.kind is Kind.LEARNT],
         others=[one for one in found if one.kind is not Kind.LEARNT],
         chapters=chapters(run),
         other_series=other_series(run),
         difficulty=difficulty(run),
-        stories=stories(run, exams),
+        stories=stories(run, before, after),
         next_commands=next_commands or (again,),
     )
     # A lone surrogate (from a broken name, say) is no reason to have no report.

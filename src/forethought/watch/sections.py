@@ -19,7 +19,7 @@ _DEEDS = {
     "eval": "sat an exam",
 }
 _CHAPTERS = {"sft": "Imitation", "rl": "Practice"}
-_CURVES = {
+CURVES = {
     "sft": (
         ("loss", "Loss, nats a token"),
         ("pilot/sampled", "Pilot accuracy, sampled"),
@@ -32,12 +32,12 @@ _CURVES = {
         ("tool/success", "Calls that went well"),
         ("tokens/mean", "Tokens an attempt"),
         ("groups/informative", "Groups that differ within"),
-        ("clip/fraction", "Clipped tokens"),
         ("clip_low", "Tokens clipped from below"),
         ("clip_high", "Tokens clipped from above"),
         ("grad_norm", "Gradient norm"),
     ),
 }
+"""The series that are drawn, by kind of stage: their names in the journal, and in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ def chapters(run: Run) -> list[Chapter]:
             stage=stage.name,
             curves=tuple(
                 found
-                for metric, title in _CURVES.get(_kind(stage.name), ())
+                for metric, title in CURVES.get(_kind(stage.name), ())
                 if (found := _curve(run, stage.name, metric, title)) is not None
             ),
         )
@@ -124,7 +124,7 @@ def chapters(run: Run) -> list[Chapter]:
 
 def other_series(run: Run) -> list[Curve]:
     """All further series, without figures."""
-    drawn = {(kind, metric) for kind, series in _CURVES.items() for metric, _ in series}
+    drawn = {(kind, metric) for kind, series in CURVES.items() for metric, _ in series}
     return [
         found
         for stage in run.stages()

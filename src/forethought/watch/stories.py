@@ -1,14 +1,16 @@
 """Three attempts worth reading: one that got better, one that recovered, one that failed."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from forethought.core.messages import Assistant, Message, ToolCall, ToolReply, ToolStatus
 from forethought.core.trajectory import Episode, Stop, Trajectory
 from forethought.core.verdict import Outcome
 from forethought.journal.run import Run
-from forethought.watch.exams import SatExam, starting_exam
+from forethought.watch.attempts import Attempts
+from forethought.watch.exams import percent
 
 _SHOWN = 3000
 # Characters that a page would drop or obey are shown as pictures of themselves.
@@ -67,21 +69,15 @@ class Story:
     sides: tuple[Side, ...]
 
 
-def stories(run: Run, exams: Sequence[SatExam]) -> list[Story]:
-    """At most three attempts to read; fewer where the run holds none of a kind."""
-    after = list(_attempts(run, exams[-1])) if exams else _practice(run)
-    start = starting_exam(exams)
-    before = [] if start is None else list(_attempts(run, start))
-    told = [_improvement(before, after), _recovery(after), _failure(after)]
+def stories(run: Run, before: Attempts, after: Attempts) -> list[Story]:
+    """At most three attempts to read; fewer where there are none of a kind.
+
+    `after` holds the last exam's attempts, `before` those that it is compared with. Without
+    any, the run's latest practice is told.
+    """
+    latest = after.episodes or _practice(run)
+    told = [_improvement(before, after), _recovery(latest), _failure(latest)]
     return [story for story in told if story is not None]
-
-
-def _attempts(run: Run, exam: SatExam) -> Iterator[Episode]:
-    """An exam's attempts: its groups' ids begin with its name, or it has the stage to itself."""
-    groups = list(run.groups(exam.stage))
-    own = [group for group in groups if group.id.startswith(f"{exam.result.name}/")]
-    for group in own or groups:
-        yield from group.episodes
 
 
 def _practice(run: Run) -> list[Episode]:
@@ -94,21 +90,38 @@ def _practice(run: Run) -> list[Episode]:
     return []
 
 
-def _improvement(before: Sequence[Episode], after: Sequence[Episode]) -> Story | None:
+def _improvement(before: Attempts, after: Attempts) -> Story | None:
+    """A wrong and then a right attempt, at a problem whose pass rate rose.
+
+    Of a problem that is solved sometimes, some pair tells of a gain whichever way it went.
+    """
+    was, now = _pass_rates(before), _pass_rates(after)
     wrong: dict[str, Episode] = {}
-    for episode in before:
-        if episode.measured and not episode.right:
-            wrong.setdefault(episode.problem.id, episode)
-    pairs = [(wrong[e.problem.id], e) for e in after if e.right and e.problem.id in wrong]
+    for episode in before.episodes:
+        name = episode.problem.id
+        if episode.measured and not episode.right and now.get(name, 0.0) > was.get(name, 1.0):
+            wrong.setdefault(name, episode)
+    pairs = [(wrong[e.problem.id], e) for e in after.episodes if e.right and e.problem.id in wrong]
     if not pairs:
         return None
     # An attempt with a call that went well shows most of what there is to learn.
     old, new = min(pairs, key=lambda pair: (not _statuses(pair[1]), bool(_statuses(pair[0]))))
+    earlier, later = percent(was[old.problem.id]), percent(now[new.problem.id])
     return _story(
         "Wrong before, right after",
-        "The same problem, attempted before and after training.",
+        "The same problem, attempted before and after training; of its sampled attempts, "
+        f"{earlier} were right before and {later} after.",
         [("before", old), ("after", new)],
     )
+
+
+def _pass_rates(attempts: Attempts) -> dict[str, float]:
+    """The share of right attempts of each problem that has a measured one, sampled ones only."""
+    return {
+        group.problem.id: fmean(episode.right for episode in group.measured)
+        for group in attempts.sampled
+        if group.measured
+    }
 
 
 def _recovery(episodes: Iterable[Episode]) -> Story | None:

@@ -55,6 +55,19 @@ def begins_and_takes_a_while(replica, payload, emit):
     time.sleep(0.1)
 
 
+def begins_and_ends(replica, payload, emit):
+    emit("begun")
+    time.sleep(0.1)
+    emit("ended")
+    return "stale"
+
+
+def begins_and_never_ends(replica, payload, emit):
+    emit("begun")
+    while True:
+        time.sleep(1)
+
+
 def silent(worker, value):
     raise AssertionError(f"worker {worker} emitted {value}")
 
@@ -148,6 +161,87 @@ def test_an_answer_that_nobody_waits_for_any_more_is_no_error(forked):
 
     asyncio.run(cancel_at_work())
     assert complaints == []
+
+
+def test_a_run_that_was_cancelled_at_work_is_over_before_the_next_begins(crew):
+    heard = []
+
+    async def cancel_then_run():
+        begun = asyncio.Event()
+
+        def hear(worker, value):
+            heard.append(value)
+            begun.set()
+
+        work = asyncio.create_task(crew.run(begins_and_ends, [None], hear))
+        await begun.wait()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        heard.append("cancelled")
+        return await crew.run(counts_up, [1], hear)
+
+    assert asyncio.run(cancel_then_run()) == ["done"]
+    assert heard == ["begun", "cancelled", "ended", 0]
+
+
+def test_a_run_that_was_cancelled_before_its_turn_is_never_begun(crew):
+    heard = []
+
+    async def cancel_a_waiting_one():
+        begun = asyncio.Event()
+
+        def hear(worker, value):
+            heard.append(value)
+            begun.set()
+
+        first = asyncio.create_task(crew.run(begins_and_ends, [None], hear))
+        await begun.wait()
+        second = asyncio.create_task(crew.run(counts_up, [9], hear))
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)
+        await crew.run(counts_up, [1], hear)
+
+    asyncio.run(cancel_a_waiting_one())
+    assert heard == ["begun", "ended", 0]
+
+
+def test_closing_ends_a_cancelled_run_at_work_and_those_that_wait_for_it(forked):
+    async def close_at_work():
+        begun = asyncio.Event()
+        work = asyncio.create_task(
+            forked.run(begins_and_never_ends, [None], lambda worker, value: begun.set())
+        )
+        await begun.wait()
+        work.cancel()
+        waiting = asyncio.create_task(forked.run(counts_up, [1], silent))
+        await asyncio.sleep(0)
+        forked.close()
+        return await asyncio.gather(work, waiting, return_exceptions=True)
+
+    cancelled, refused = asyncio.run(close_at_work())
+    assert isinstance(cancelled, asyncio.CancelledError)
+    assert isinstance(refused, PolicyError)
+
+
+def test_the_loop_does_not_listen_to_a_closed_crew():
+    async def close_at_work():
+        crew = ForkedCrew(network(), 1)
+        begun = asyncio.Event()
+        work = asyncio.create_task(
+            crew.run(begins_and_never_ends, [None], lambda worker, value: begun.set())
+        )
+        await begun.wait()
+        work.cancel()
+        crew.close()
+        numbers = os.pipe()  # the lowest that are free: the one that the crew's pipe had is back
+        await asyncio.gather(work, return_exceptions=True)
+        for number in numbers:
+            os.close(number)
+        return [asyncio.get_running_loop().remove_reader(number) for number in numbers]
+
+    assert asyncio.run(close_at_work()) == [False, False]
 
 
 def test_a_worker_that_died_before_is_found_out(forked):

@@ -85,6 +85,28 @@ def test_rows_longer_than_the_first_table_of_rotations_are_right_too():
     )
 
 
+def test_a_turn_beyond_the_first_table_of_rotations_leaves_a_decoder_that_can_be_trained():
+    model = network("llama", num_hidden_layers=1, max_position_embeddings=8192)
+    decoder = Decoder(model)
+    with torch.inference_mode():
+        decoder.hidden(ids(1, 4200))
+    decoder.logits(decoder.hidden(ids(1, 4200))[:, -1]).sum().backward()
+    assert model.model.layers[0].self_attn.q_proj.weight.grad.abs().sum() > 0
+
+
+@torch.no_grad()
+def test_rotations_are_not_computed_again_for_every_token():
+    model = network("llama", num_hidden_layers=1, max_position_embeddings=8192)
+    decoder = Decoder(model)
+    computed = []
+    model.model.rotary_emb.register_forward_hook(lambda *_: computed.append(1))
+    cache = Cache(keys=[], values=[])
+    decoder.hidden(ids(1, 4100), cache)
+    for place in range(4100, 4104):
+        decoder.step(torch.tensor([1]), torch.tensor([place]), cache)
+    assert len(computed) == 1
+
+
 def test_a_rotation_by_a_right_angle_turns_the_halves_into_each_other():
     states = torch.tensor([1.0, 2.0, 3.0, 4.0])
     turned = rotate(states, cos=torch.zeros(4), sin=torch.ones(4))

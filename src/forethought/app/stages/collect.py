@@ -1,15 +1,18 @@
 """Stage 1: a teacher solves problems with the real tool, and every turn is recorded."""
 
-from collections.abc import AsyncGenerator
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 
 from forethought.agents.demonstrators import Demonstrator
-from forethought.agents.groups import attempt_groups
+from forethought.agents.groups import attempt_groups, refuse_unmeasured
 from forethought.agents.protocol import Solver
 from forethought.agents.tool_agent import ToolAgent, opening
-from forethought.app.context import COLLECT, Context
+from forethought.app.context import MOST_UNMEASURED, Context, accuracy
 from forethought.app.recipe import Recipe
+from forethought.core.trajectory import Group
+from forethought.core.verdict import Outcome
 from forethought.policy.remote import RemotePolicy, check_endpoint
 from forethought.tasks.graders import BoxedGrader
 from forethought.tools.protocol import Tools
@@ -26,11 +29,12 @@ async def collect(context: Context) -> None:
         "A teacher solves training problems. Each program it writes really runs in the sandbox; "
         "what that printed is what gets recorded.",
     )
-    stage = context.begin("collect", COLLECT)
+    stage = context.begin("collect", context.collect_sections)
     if stage is None:
         return
     problems = context.training.collect
     starts = range(0, len(problems), PROBLEMS_A_STEP)
+    recorded = [*context.run.groups("collect")]
     async with PythonTool(recipe.tool) as tool, _teacher(recipe, tool) as teacher:
         done = min(stage.next_step * PROBLEMS_A_STEP, len(problems))
         with show.bar("recording", len(problems), done) as bar:
@@ -46,12 +50,20 @@ async def collect(context: Context) -> None:
                         at_once=recipe.compute.at_once,
                         progress=lambda _: bar.advance(),
                     )
-                right = sum(episode.right for group in groups for episode in group.measured)
+                recorded += groups
+                refuse_unmeasured(recorded, MOST_UNMEASURED, "the limit of this stage")
                 stage.keep(step, groups)
-                stage.log(step, {"accuracy": right / len(groups)})
+                stage.log(step, accuracy(groups))
                 stage.commit(step)
     stage.finish()
-    show.say(f"{len(problems)} trajectories are in {context.run.path / 'journal.sqlite'}")
+    where = context.run.path / "journal.sqlite"
+    show.say(f"{len(problems)} trajectories ({told(recorded)}) are in {where}")
+
+
+def told(groups: Iterable[Group]) -> str:
+    """How the attempts of `groups` came out, in words."""
+    found = Counter(episode.verdict.outcome for group in groups for episode in group.episodes)
+    return ", ".join(f"{found[each]} {each.value.replace('_', ' ')}" for each in Outcome)
 
 
 @asynccontextmanager

@@ -17,10 +17,13 @@ from forethought.evaluation.results import ExamResult
 from forethought.journal.stage import Stage
 from forethought.policy.protocol import SamplingSettings
 from forethought.policy.remote import RemotePolicy, RemoteSettings, check_endpoint
+from forethought.tasks.answers import canonical_answer
 from forethought.tasks.graders import BoxedGrader
 from forethought.tools.protocol import Tools
 from forethought.tools.python_tool import PythonTool
 
+REMOTE = ("seed", "model", "problems", "tool", "agent", "sampling", "eval")
+"""What the exam of a model behind an endpoint depends on."""
 Speaker = Callable[[SamplingSettings], Solver]
 """A solver that samples as it is told."""
 
@@ -34,12 +37,14 @@ async def sit_exam(context: Context, name: str, trained_by: str) -> ExamResult:
     stage = _begin(context, name, sections, phases)
     if stage is not None:
         recipe = context.recipe
+        exam = _exam(recipe)
         with start_engine(context.load(trained_by), recipe.compute) as engine:
             async with PythonTool(recipe.tool) as tool:
                 await _sit(
                     context,
                     stage,
                     name,
+                    exam,
                     lambda sampling: engine.agent(tool, BoxedGrader(), recipe.agent, sampling),
                 )
     return _result(context, name)
@@ -47,14 +52,15 @@ async def sit_exam(context: Context, name: str, trained_by: str) -> ExamResult:
 
 async def sit_remotely(context: Context, settings: RemoteSettings) -> ExamResult:
     """Let the model behind an endpoint sit the exam called `remote`."""
-    stage = _begin(context, "remote", ("model", "problems", "tool", "agent", "sampling", "eval"))
+    stage = _begin(context, "remote", REMOTE)
     if stage is not None:
+        exam = _exam(context.recipe)
         await check_endpoint(settings)
         async with (
             PythonTool(context.recipe.tool) as tool,
             _remote(context.recipe, settings, tool) as speaker,
         ):
-            await _sit(context, stage, "remote", speaker)
+            await _sit(context, stage, "remote", exam, speaker)
     return _result(context, "remote")
 
 
@@ -75,23 +81,29 @@ def _begin(
     return context.begin(f"eval_{name}", sections, phases)
 
 
-async def _sit(context: Context, stage: Stage, name: str, speaker: Speaker) -> None:
+def _exam(recipe: Recipe) -> Exam:
+    settings = recipe.eval
+    return Exam(
+        problems=held_out(recipe.problems, settings.problems),
+        settings=settings,
+        conditions={
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "max_turn_tokens": recipe.sampling.max_tokens,
+            "max_tokens": recipe.agent.max_tokens,
+            "max_turns": recipe.agent.max_turns,
+        },
+        canonical=canonical_answer,
+    )
+
+
+async def _sit(context: Context, stage: Stage, name: str, exam: Exam, speaker: Speaker) -> None:
     recipe = context.recipe
     settings = recipe.eval
     sampling = recipe.sampling.model_copy(
         update={"temperature": settings.temperature, "top_p": settings.top_p}
     )
     greedy = sampling.model_copy(update={"temperature": 0.0, "top_p": 1.0})
-    exam = Exam(
-        problems=held_out(recipe.problems, settings.problems),
-        settings=settings,
-        conditions={
-            "temperature": settings.temperature,
-            "top_p": settings.top_p,
-            "max_tokens": min(recipe.sampling.max_tokens, recipe.agent.max_tokens),
-            "max_turns": recipe.agent.max_turns,
-        },
-    )
     total = len(exam.problems) * (settings.attempts + 1)
     with context.show.bar("sitting", total) as bar, stage.timed(0, "exam"):
         result, groups = await exam.sit(

@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from forethought.agents.groups import attempt_groups
-from forethought.app.context import MEASURE, Context, phase_stage
-from forethought.app.engine import Engine, start_engine
-from forethought.core.trajectory import Group
+from forethought.agents.groups import attempt_groups, refuse_unmeasured
+from forethought.agents.protocol import Solver
+from forethought.app.context import MEASURE, MOST_UNMEASURED, Context, accuracy, phase_stage
+from forethought.app.engine import start_engine
 from forethought.curation.difficulty import Difficulty, Label, select
 from forethought.journal.stage import Stage
 from forethought.tasks.graders import BoxedGrader
@@ -27,7 +27,9 @@ async def measure(context: Context) -> None:
     if stage is None:
         return
     with start_engine(context.load(phase_stage(context.last_phase)), recipe.compute) as engine:
-        await _attempt(context, stage, engine)
+        async with PythonTool(recipe.tool) as tool:
+            agent = engine.agent(tool, BoxedGrader(), recipe.agent, recipe.sampling)
+            await attempt_candidates(context, stage, agent)
     found = select(context.run.groups("measure"))
     stage.put("difficulty", _document(found))
     stage.finish()
@@ -37,33 +39,33 @@ async def measure(context: Context) -> None:
     )
 
 
-async def _attempt(context: Context, stage: Stage, engine: Engine) -> None:
+async def attempt_candidates(context: Context, stage: Stage, solver: Solver) -> None:
+    """Attempt every problem that is left; a step is a portion of them.
+
+    Raises `RecipeError` when too many attempts cannot be measured.
+    """
     recipe, problems = context.recipe, context.training.measure
     starts = range(0, len(problems), PROBLEMS_A_STEP)
-    async with PythonTool(recipe.tool) as tool:
-        agent = engine.agent(tool, BoxedGrader(), recipe.agent, recipe.sampling)
-        done = min(stage.next_step * PROBLEMS_A_STEP, len(problems))
-        with context.show.bar("measuring", len(problems), done) as bar:
-            for step in range(stage.next_step, len(starts)):
-                portion = problems[starts[step] : starts[step] + PROBLEMS_A_STEP]
-                with stage.timed(step, "measure"):
-                    groups = await attempt_groups(
-                        agent,
-                        portion,
-                        size=recipe.measure.attempts,
-                        seed=recipe.seed,
-                        stage=f"measure/{step}",
-                        at_once=recipe.compute.at_once,
-                    )
-                stage.keep(step, groups)
-                stage.log(step, {"accuracy": _accuracy(groups)})
-                stage.commit(step)
-                bar.advance(len(portion))
-
-
-def _accuracy(groups: list[Group]) -> float:
-    measured = [episode.right for group in groups for episode in group.measured]
-    return sum(measured) / max(1, len(measured))
+    attempted = [*context.run.groups(stage.name)]
+    done = min(stage.next_step * PROBLEMS_A_STEP, len(problems))
+    with context.show.bar("measuring", len(problems), done) as bar:
+        for step in range(stage.next_step, len(starts)):
+            portion = problems[starts[step] : starts[step] + PROBLEMS_A_STEP]
+            with stage.timed(step, "measure"):
+                groups = await attempt_groups(
+                    solver,
+                    portion,
+                    size=recipe.measure.attempts,
+                    seed=recipe.seed,
+                    stage=f"measure/{step}",
+                    at_once=recipe.compute.at_once,
+                )
+            attempted += groups
+            refuse_unmeasured(attempted, MOST_UNMEASURED, "the limit of this stage")
+            stage.keep(step, groups)
+            stage.log(step, accuracy(groups))
+            stage.commit(step)
+            bar.advance(len(portion))
 
 
 def _document(found: Difficulty) -> dict[str, object]:

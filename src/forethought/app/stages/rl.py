@@ -2,13 +2,12 @@
 
 from forethought.app.context import RL, Context, phase_stage
 from forethought.app.engine import start_engine
-from forethought.core.errors import RecipeError
+from forethought.app.refusals import refuse_biased_sampling
 from forethought.core.randomness import derive_seed
 from forethought.curation.difficulty import select
 from forethought.curation.pool import Pool
 from forethought.learning.losses.catalogue import objective
 from forethought.learning.rl import RLPlan, train_rl
-from forethought.policy.protocol import SamplingSettings
 from forethought.tasks.graders import BoxedGrader
 from forethought.tools.python_tool import PythonTool
 
@@ -19,6 +18,7 @@ async def rl(context: Context) -> None:
     """Improve the model that SFT ended with."""
     recipe, show = context.recipe, context.show
     context.finished("measure", "forethought measure RECIPE")
+    refuse_biased_sampling(recipe.sampling)
     show.stage(
         "RL",
         f"{recipe.rl.loss.name}: the model attempts each problem {recipe.rl.group_size} times with "
@@ -27,7 +27,6 @@ async def rl(context: Context) -> None:
     stage = context.begin("rl", RL)
     if stage is None:
         return
-    refuse_biased_sampling(recipe.sampling)
     kept = select(context.run.groups("measure")).kept
     pool = Pool(
         problems=kept,
@@ -37,8 +36,6 @@ async def rl(context: Context) -> None:
     settings = recipe.rl
     plan = RLPlan(
         settings=settings,
-        reward=settings.reward,
-        advantage=settings.advantage,
         objective=objective(settings.loss),
         seed=recipe.seed,
         at_once=recipe.compute.at_once,
@@ -60,13 +57,3 @@ async def rl(context: Context) -> None:
                 )
     stage.finish()
     show.say(f"weights are in {context.trained('rl')}")
-
-
-def refuse_biased_sampling(sampling: SamplingSettings) -> None:
-    """Raise `RecipeError` for sampling whose probabilities are not those that are trained."""
-    if sampling.temperature == 0 or sampling.top_p < 1:
-        raise RecipeError(
-            f"sampling.temperature = {sampling.temperature}, sampling.top_p = {sampling.top_p}: RL "
-            "compares log-probabilities of the whole distribution, so it needs a temperature "
-            "above 0 and top_p = 1 (exams have settings of their own)"
-        )

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from forethought.agents.groups import attempt_groups
-from forethought.agents.tool_agent import ToolAgent
-from forethought.app.context import SFT, Context, phase_stage
+from forethought.agents.groups import attempt_groups, refuse_unmeasured
+from forethought.agents.protocol import Solver
+from forethought.app.context import MOST_UNMEASURED, SFT, Context, phase_stage
 from forethought.app.engine import start_engine
+from forethought.app.refusals import trainable
 from forethought.core.errors import RecipeError
 from forethought.core.randomness import derive_seed
 from forethought.core.trajectory import Trajectory
@@ -18,7 +19,6 @@ from forethought.learning.sft import Pilot, SFTPlan, train_phase
 from forethought.policy.local.gguf import convert_gguf
 from forethought.policy.local.models import LocalModel, fresh_model, load_local, with_adapters
 from forethought.policy.local.settings import FreshModel, GGUFModel
-from forethought.policy.remote import RemoteSettings
 from forethought.policy.small_tokenizer import train_tokenizer
 from forethought.tasks.graders import BoxedGrader
 from forethought.tools.python_tool import PYTHON, PythonTool
@@ -29,6 +29,7 @@ SHOWN = {"loss": "loss", "pilot/sampled": "pilot accuracy"}
 async def sft(context: Context) -> None:
     """Train through every phase; each ends with a checkpoint of its own."""
     context.finished("collect", "forethought collect RECIPE")
+    trainable(context.recipe.model)
     context.show.stage(
         "SFT",
         "The model imitates the recorded trajectories, and only their author's own words: never "
@@ -56,7 +57,7 @@ async def _phase(
                 seed=derive_seed(recipe.seed, "sft", phase.name),
                 save_every=recipe.sft.save_every,
                 pilot_every=recipe.sft.pilot_every,
-                pilot=_pilot(context, agent, phase),
+                pilot=pilots(context, agent, phase),
             )
             learner = engine.learner(phase.optimizer, phase.steps)
             with context.show.bar(f"phase {phase.name}", phase.steps, stage.next_step) as bar:
@@ -69,12 +70,7 @@ async def _phase(
 
 def _model(context: Context, number: int) -> LocalModel:
     """What a phase starts from: the phase before, or the recipe's model."""
-    settings = context.recipe.model
-    if isinstance(settings, RemoteSettings):
-        raise RecipeError(
-            f'model.type = "openai" ({settings.model}): a model behind an endpoint sits exams but '
-            'is not trained here; use "fresh", "pretrained" or "gguf"'
-        )
+    settings = trainable(context.recipe.model)
     if number:
         return context.load(phase_stage(context.recipe.sft.phases[number - 1]))
     if isinstance(settings, FreshModel):
@@ -127,19 +123,24 @@ def _demonstrations(context: Context, model: LocalModel) -> Demonstrations:
     return data
 
 
-def _pilot(context: Context, agent: ToolAgent, phase: PhaseSettings) -> Pilot:
-    """Attempts at problems set apart from the training side, one each."""
+def pilots(context: Context, solver: Solver, phase: PhaseSettings) -> Pilot:
+    """Attempts at problems set apart from the training side, one each.
+
+    A pilot raises `RecipeError` when too many of its attempts cannot be measured.
+    """
+    problems = context.training.pilot
 
     async def pilot(step: int) -> dict[str, float]:
         groups = await attempt_groups(
-            agent,
-            context.training.pilot,
+            solver,
+            problems,
             size=1,
             seed=context.recipe.seed,
             stage=f"pilot/{phase.name}/{step}",
             at_once=context.recipe.compute.at_once,
         )
+        refuse_unmeasured(groups, MOST_UNMEASURED, "the limit of a pilot")
         found = summarise(groups)
-        return {"pilot/sampled": found.get("accuracy", 0.0), "pilot/calls": found["tool/calls"]}
+        return {"pilot/sampled": found["accuracy"], "pilot/calls": found["tool/calls"]}
 
     return pilot

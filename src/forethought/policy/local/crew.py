@@ -5,55 +5,19 @@ workers of one thread each do nearly twice the work of one process with two thre
 forked, so parameters are shared memory: what the optimiser writes here, they see.
 
 One `run` at a time: another waits for its turn, because sampling may still be winding up when
-a gradient is asked for. A *job* is a function `(replica, payload, emit) -> result`; a crew runs
-one per worker at a time and does not know what jobs do.
+a gradient is asked for. A crew runs one job per worker at a time and does not know what jobs do.
 """
 
 import asyncio
-import ctypes
-import multiprocessing
-import os
-import pickle
-import signal
-import sys
-import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from forethought.core.errors import PolicyError
 from forethought.policy.local.decoder import Decoder
-
-PR_SET_PDEATHSIG = 1
-"""From <sys/prctl.h>."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replica:
-    """What a worker computes with. `gradient_N` is where it leaves its flat gradient.
-
-    Without one (the model in this process) gradients stay in the parameters' `grad`.
-    `reference` is a frozen copy of the model at the stage's start, where a loss asks for one.
-    """
-
-    model: nn.Module
-    decoder: Decoder
-    gradient_N: Tensor | None
-    reference: Decoder | None
-
-    @property
-    def trained(self) -> list[nn.Parameter]:
-        """The parameters that learn, in one fixed order."""
-        return trained_parameters(self.model)
-
-
-Emit = Callable[[Any], None]
-Job = Callable[[Replica, Any, Emit], Any]
+from forethought.policy.local.replica import Job, Replica, trained_parameters
+from forethought.policy.local.worker import Worker, fork_worker
 
 
 class Crew(Protocol):
@@ -87,11 +51,6 @@ class Crew(Protocol):
         ...
 
 
-def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that learn, in one fixed order."""
-    return [parameter for parameter in model.parameters() if parameter.requires_grad]
-
-
 class LocalCrew:
     """The model in this process, its jobs in a thread: for a GPU, or a model that fills cores."""
 
@@ -111,17 +70,13 @@ class LocalCrew:
         self, job: Job, payloads: Sequence[Any], emit: Callable[[int, Any], None]
     ) -> list[Any]:
         """Run the one job in a thread, so that tools and agents go on meanwhile."""
-        loop = asyncio.get_running_loop()
-        async with self._turn:
-            return await self._run(loop, job, payloads, emit)
+        return await _in_turn(self._turn, lambda: self._run(job, payloads, emit))
 
     async def _run(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        job: Job,
-        payloads: Sequence[Any],
-        emit: Callable[[int, Any], None],
+        self, job: Job, payloads: Sequence[Any], emit: Callable[[int, Any], None]
     ) -> list[Any]:
+        loop = asyncio.get_running_loop()
+
         def say(value: Any) -> None:
             loop.call_soon_threadsafe(emit, 0, value)
 
@@ -147,21 +102,9 @@ class ForkedCrew:
         trained = trained_parameters(model)
         self._gradients_WN = torch.zeros(workers, sum(each.numel() for each in trained))
         self._gradients_WN.share_memory_()
-        context = multiprocessing.get_context("fork")
-        self._pipes: list[Connection] = []
-        self._processes: list[BaseProcess] = []
-        for number in range(workers):
-            here, there = context.Pipe()
-            inherited = [*self._pipes, here]
-            process = context.Process(
-                target=_serve,
-                args=(there, model, reference, self._gradients_WN[number], inherited),
-                daemon=True,
-            )
-            process.start()
-            there.close()
-            self._pipes.append(here)
-            self._processes.append(process)
+        self._workers: list[Worker] = []
+        for gradient_N in self._gradients_WN:
+            self._workers.append(fork_worker(model, reference, gradient_N, self._workers))
 
     async def run(
         self, job: Job, payloads: Sequence[Any], emit: Callable[[int, Any], None]
@@ -169,48 +112,20 @@ class ForkedCrew:
         """Give each worker one payload; payloads beyond the number of workers are refused."""
         if len(payloads) > self.size:
             raise ValueError(f"{len(payloads)} payloads for {self.size} workers")
-        async with self._turn:
-            answers = await asyncio.gather(
-                *(self._ask(number, job, each, emit) for number, each in enumerate(payloads)),
-                return_exceptions=True,  # a failed worker must not leave the others unheard
-            )
+        answers = await _in_turn(self._turn, lambda: self._run(job, payloads, emit))
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
         return answers
 
-    async def _ask(
-        self, number: int, job: Job, payload: Any, emit: Callable[[int, Any], None]
-    ) -> Any:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Any] = loop.create_future()
-        pipe = self._pipes[number]
-
-        def hear() -> None:
-            try:
-                kind, value = pickle.loads(pipe.recv_bytes())
-            except (EOFError, OSError):
-                kind, value = "death", None
-            if kind == "emit":
-                emit(number, value)
-                return
-            loop.remove_reader(pipe.fileno())
-            if answer.done():  # whoever asked was cancelled meanwhile
-                return
-            if kind == "death":
-                answer.set_exception(PolicyError(f"model worker {number} died"))
-            elif kind == "error":
-                answer.set_exception(PolicyError(f"model worker {number} failed:\n{value}"))
-            else:
-                answer.set_result(value)
-
-        loop.add_reader(pipe.fileno(), hear)
-        try:
-            pipe.send_bytes(pickle.dumps((job, payload), protocol=pickle.HIGHEST_PROTOCOL))
-        except OSError as error:
-            loop.remove_reader(pipe.fileno())
-            raise PolicyError(f"model worker {number} died") from error
-        return await answer
+    async def _run(
+        self, job: Job, payloads: Sequence[Any], emit: Callable[[int, Any], None]
+    ) -> list[Any]:
+        asked = zip(self._workers, payloads, strict=False)  # there may be workers to spare
+        return await asyncio.gather(
+            *(worker.ask(job, payload, emit) for worker, payload in asked),
+            return_exceptions=True,  # a failed worker must not leave the others unheard
+        )
 
     def collect_gradients(self) -> None:
         """Sum the workers' flat gradients into the parameters, in the workers' order."""
@@ -223,55 +138,18 @@ class ForkedCrew:
 
     def close(self) -> None:
         """End the workers at once, at work or not: they hold nothing that is not here too."""
-        for process in self._processes:
-            process.kill()
-            process.join()
-        for pipe in self._pipes:
-            pipe.close()
+        for worker in self._workers:
+            worker.kill()
 
 
-def _serve(
-    pipe: Connection,
-    model: nn.Module,
-    reference: nn.Module | None,
-    gradient_N: Tensor,
-    inherited: Sequence[Connection],
-) -> None:
-    """A worker's life: answer jobs until the other end of the pipe is closed."""
-    for connection in inherited:
-        connection.close()  # otherwise this process would keep its own pipe's other end open
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _die_with_parent()
-    torch.set_num_threads(1)
-    replica = Replica(
-        model=model,
-        decoder=Decoder(model),
-        gradient_N=gradient_N,
-        reference=None if reference is None else Decoder(reference),
-    )
-    while True:
-        try:
-            job, payload = pickle.loads(pipe.recv_bytes())
-        except (EOFError, OSError):
-            os._exit(0)
-        _answer(pipe, replica, job, payload)
+async def _in_turn(
+    turn: asyncio.Lock, work: Callable[[], Coroutine[Any, Any, list[Any]]]
+) -> list[Any]:
+    """What `work` returns. It keeps its turn until it has ended, wanted or not.
 
-
-def _die_with_parent() -> None:
-    """A worker must not outlive a killed parent: it would hold the parent's locks."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _send(pipe: Connection, kind: str, value: Any) -> None:
-    """By value: the library's own pickling would move each tensor into a shared file."""
-    pipe.send_bytes(pickle.dumps((kind, value), protocol=pickle.HIGHEST_PROTOCOL))
-
-
-def _answer(pipe: Connection, replica: Replica, job: Job, payload: Any) -> None:
-    try:
-        result = job(replica, payload, lambda value: _send(pipe, "emit", value))
-    except Exception:  # noqa: BLE001 - a process edge: told to the other side, which raises it
-        _send(pipe, "error", traceback.format_exc())
-    else:
-        _send(pipe, "done", result)
+    Whoever is cancelled goes at once, but a worker goes on: nobody else may hear its answer.
+    """
+    await turn.acquire()
+    task = asyncio.create_task(work())
+    task.add_done_callback(lambda _: turn.release())
+    return await asyncio.shield(task)

@@ -177,14 +177,16 @@ class Decoder:
         return hidden_BTE + block.down(F.silu(block.gate(normed)) * block.up(normed))
 
     def _tables(self, length: int) -> tuple[Tensor, Tensor]:
-        if length > self._cos_TD.shape[0]:
-            self._cos_TD, self._sin_TD = self._rotations(length)
+        held = self._cos_TD.shape[0]
+        if length > held:
+            self._cos_TD, self._sin_TD = self._rotations(max(length, min(2 * held, self.context)))
         return self._cos_TD[:length], self._sin_TD[:length]
 
     def _rotations(self, length: int) -> tuple[Tensor, Tensor]:
         """Cosines and sines [T, D], by the model's own rule for rotary positions."""
-        places_1T = torch.arange(length, device=self.device)[None]
-        with torch.no_grad():
+        # Sampling makes tables that training uses too: they must not be inference tensors.
+        with torch.inference_mode(False), torch.no_grad():
+            places_1T = torch.arange(length, device=self.device)[None]
             cos_1TD, sin_1TD = self._rotary(self._embed.weight[:1, :1], places_1T)
         return cos_1TD[0], sin_1TD[0]
 

@@ -8,7 +8,10 @@ the tokenizer are written one by one.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import importlib.util
+import json
 import shutil
+import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,18 @@ from forethought.core.errors import RecipeError
 
 tensors: Any = safetensors_torch
 PACKAGE = "package:"
+SOURCE = "source.json"
+"""The file in a converted folder that says what it was converted from."""
+UNREADABLE = (
+    LookupError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+"""What readers raise, depending on where a file is damaged."""
 
 
 def gguf_file(name: str) -> Path:
@@ -30,7 +45,9 @@ def gguf_file(name: str) -> Path:
             raise RecipeError(f"model.file = {name!r}: there is no such file")
         return path
     package = name.removeprefix(PACKAGE)
-    spec = importlib.util.find_spec(package)
+    spec = None
+    with suppress(ImportError, ValueError):  # a package within a missing one, or no name at all
+        spec = importlib.util.find_spec(package)
     places = [] if spec is None else list(spec.submodule_search_locations or [])
     found = [path for place in places for path in sorted(Path(place).glob("*.gguf"))]
     if not found:
@@ -42,18 +59,69 @@ def gguf_file(name: str) -> Path:
 
 
 def convert_gguf(name: str, folder: Path) -> Path:
-    """Convert the file into `folder` unless that is done; return the folder."""
-    if (folder / "model.safetensors").is_file():
+    """Convert the file into `folder` unless that is done; return the folder.
+
+    Raises `RecipeError` for what `is_converted` refuses, and for a damaged file.
+    """
+    if is_converted(name, folder):
         return folder
     path = gguf_file(name)
+    network, tokenizer = _read(path)
     beside = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
-    where: dict[str, Any] = {"gguf_file": path.name}
-    network: Any = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **where)
     network.config.save_pretrained(beside)
     tensors.save_model(network, beside / "model.safetensors", metadata={"format": "pt"})
-    tokenizer: Any = AutoTokenizer.from_pretrained(path.parent, **where)
     tokenizer.save_pretrained(beside)
+    (beside / SOURCE).write_text(json.dumps(_description(name, path)))
     beside.rename(folder)
     return folder
+
+
+def is_converted(name: str, folder: Path) -> bool:
+    """Whether `folder` holds what became of the file: it may then be gone.
+
+    Raises `RecipeError` for a folder that holds anything else, and for a missing file.
+    """
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        _refuse_other(name, folder)
+        return True
+    gguf_file(name)
+    return False
+
+
+def _read(path: Path) -> tuple[Any, Any]:
+    """The network and the tokenizer that a file holds."""
+    where: dict[str, Any] = {"gguf_file": path.name}
+    try:
+        network = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **where)
+        return network, AutoTokenizer.from_pretrained(path.parent, **where)
+    except UNREADABLE as error:
+        raise RecipeError(
+            f"model.file = {str(path)!r} cannot be read ({str(error).partition(chr(10))[0]}): "
+            "fetch the file again, or name a GGUF file of a supported architecture"
+        ) from error
+
+
+def _refuse_other(name: str, folder: Path) -> None:
+    """Raise `RecipeError` unless `folder` holds what the file called `name` was converted into."""
+    source = folder / SOURCE
+    if not source.is_file():
+        raise RecipeError(
+            f"model.folder = {str(folder)!r} holds something that no GGUF file was converted "
+            "into: name a new or empty folder"
+        )
+    made = json.loads(source.read_text())
+    now = {"name": Path(name).name, "bytes": made["bytes"]}  # a file that is gone has no size
+    with suppress(RecipeError):
+        now = _description(name, gguf_file(name))
+    if made != now:
+        raise RecipeError(
+            f"model.folder = {str(folder)!r} was converted from {made['name']} of "
+            f"{made['bytes']} bytes, but model.file = {name!r} has {now['bytes']}: name another "
+            "folder, or remove that one"
+        )
+
+
+def _description(name: str, path: Path) -> dict[str, Any]:
+    return {"name": Path(name).name, "bytes": path.stat().st_size}

@@ -77,11 +77,6 @@ def fresh_model(settings: FreshModel, tokenizer: Tokenizer, seed: int) -> LocalM
         "max_position_embeddings": settings.context,
         "tie_word_embeddings": True,
     }
-    if settings.width % settings.heads:
-        raise RecipeError(
-            f"model.width = {settings.width}: it must be a multiple of model.heads = "
-            f"{settings.heads}"
-        )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if settings.architecture == "qwen3":

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from forethought.core.errors import ForethoughtError, PolicyError, boundary
-from forethought.policy.local.crew import Crew, Emit, Replica
+from forethought.policy.local.crew import Crew
 from forethought.policy.local.generate import Request, generate
+from forethought.policy.local.replica import Emit, Replica
 from forethought.policy.protocol import Sampled, SamplingSettings
 
 

@@ -1,9 +1,10 @@
 """Which model to train: fresh from random weights, a Hugging Face model, or a GGUF file."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
+from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings
 from forethought.policy.remote import RemoteSettings
 
@@ -30,6 +31,20 @@ class FreshModel(Settings):
     """Positions that it can attend to."""
     format: FormatName = "compact"
     """Chat format."""
+
+    @model_validator(mode="after")
+    def _refuse_uneven_heads(self) -> Self:
+        if self.width % self.heads:
+            raise RecipeError(
+                f"model.width = {self.width}: it must be a multiple of model.heads = {self.heads}"
+            )
+        size = self.width // self.heads
+        if size % 2:
+            raise RecipeError(
+                f"model.width = {self.width}, model.heads = {self.heads}: each head is {size} "
+                "wide, and rotary positions turn pairs of numbers; make it even"
+            )
+        return self
 
 
 class PretrainedModel(Settings):

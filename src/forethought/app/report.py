@@ -1,0 +1,18 @@
+"""The report of a run, and what can be done next. Nothing here computes, so torch stays out."""
+
+from forethought.app.show import Show
+from forethought.journal.run import Run
+from forethought.watch.report import write_report
+
+
+def report(run: Run, show: Show) -> None:
+    """Write the report, and say what can be done next."""
+    following = (
+        ("Look again later", f"forethought report {run.path}"),
+        ("Change one thing", "forethought recipe > my.toml"),
+        ("and run it", "forethought quickstart --recipe my.toml"),
+    )
+    path = write_report(run, run.path / "report.html", next_commands=following)
+    show.stage("Done", "The report tells what happened; accuracies come with their intervals.")
+    for what, command in (("Open the report", str(path)), *following):
+        show.say(f"{what:<18} {command}")
