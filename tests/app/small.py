@@ -72,6 +72,8 @@ tool_free = 0.5
 type = "muon"
 rate = 1e-2
 muon_rate = 0.05
+warmup = 0
+schedule = "constant"
 
 [[sft.phases]]
 name = "second"
@@ -80,6 +82,8 @@ batch = 8
 tool_free = 0.5
 [sft.phases.optimizer]
 rate = 3e-3
+warmup = 0
+schedule = "constant"
 
 [measure]
 problems = 8

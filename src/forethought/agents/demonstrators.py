@@ -57,6 +57,11 @@ class DemonstratorSettings(Settings):
         return styles
 
 
+def can_show(problem: Problem, settings: DemonstratorSettings) -> bool:
+    """Whether some style with a weight fits: most need the problem to come with a program."""
+    return bool(_fitting(Lesson.of(problem), settings))
+
+
 def question(problem: Problem) -> tuple[Message, ...]:
     """The plainest opening: the problem as the user's message."""
     return (User(text=problem.prompt),)
@@ -105,11 +110,7 @@ class Demonstrator:
 
     def _script(self, problem: Problem, key: RolloutKey) -> tuple[Line, ...]:
         lesson = Lesson.of(problem)
-        weights = {
-            style: weight
-            for style, weight in self.settings.styles.items()
-            if weight > 0.0 and (lesson.program or style in NEEDS_NO_PROGRAM)
-        }
+        weights = _fitting(lesson, self.settings)
         if not weights:
             raise RecipeError(
                 f"problem {problem.id!r} has no program to show: leave it out, or give "
@@ -146,6 +147,15 @@ def worth_imitating(trajectory: Trajectory) -> tuple[bool, ...]:
 
 def _succeeded(turn: Turn) -> bool:
     return all(reply.status is ToolStatus.OK for reply in turn.replies)
+
+
+def _fitting(lesson: Lesson, settings: DemonstratorSettings) -> dict[str, float]:
+    """The styles that can show a lesson, with their weights."""
+    return {
+        style: weight
+        for style, weight in settings.styles.items()
+        if weight > 0.0 and (lesson.program or style in NEEDS_NO_PROGRAM)
+    }
 
 
 def _conclusion(reply: ToolReply) -> Turn:

@@ -5,12 +5,14 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 
-from forethought.agents.demonstrators import Demonstrator
+from forethought.agents.demonstrators import Demonstrator, can_show
 from forethought.agents.groups import attempt_groups, refuse_unmeasured
 from forethought.agents.protocol import Solver
 from forethought.agents.tool_agent import ToolAgent, opening
 from forethought.app.context import MOST_UNMEASURED, Context, accuracy
 from forethought.app.recipe import Recipe
+from forethought.core.errors import RecipeError
+from forethought.core.problem import Problem
 from forethought.core.trajectory import Group
 from forethought.core.verdict import Outcome
 from forethought.policy.remote import RemotePolicy, check_endpoint
@@ -32,7 +34,7 @@ async def collect(context: Context) -> None:
     stage = context.begin("collect", context.collect_sections)
     if stage is None:
         return
-    problems = context.training.collect
+    problems = _shown(context)
     starts = range(0, len(problems), PROBLEMS_A_STEP)
     recorded = [*context.run.groups("collect")]
     async with PythonTool(recipe.tool) as tool, _teacher(recipe, tool) as teacher:
@@ -58,6 +60,27 @@ async def collect(context: Context) -> None:
     stage.finish()
     where = context.run.path / "journal.sqlite"
     show.say(f"{len(problems)} trajectories ({told(recorded)}) are in {where}")
+
+
+def _shown(context: Context) -> list[Problem]:
+    """The problems that the teacher can show: scripts need one that comes with a program.
+
+    Raises `RecipeError` when there is none.
+    """
+    settings, given = context.recipe.collect, context.training.collect
+    if settings.teacher is not None:
+        return list(given)
+    shown = [problem for problem in given if can_show(problem, settings.demonstrators)]
+    if not shown:
+        raise RecipeError(
+            f"collect: none of {len(given)} problems comes with a program to show; add `program` "
+            "to them, give collect.demonstrators.styles.tool_free a weight, or name a "
+            "collect.teacher"
+        )
+    if len(shown) < len(given):
+        left_out = len(given) - len(shown)
+        context.show.say(f"{left_out} of {len(given)} problems have no program: left out")
+    return shown
 
 
 def told(groups: Iterable[Group]) -> str:
