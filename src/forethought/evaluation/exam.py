@@ -145,9 +145,9 @@ def summarise_exam(
         greedy=wilson_interval(sum(greedily), len(greedily)),
         sampled_tools=summarise_tools(attempts),
         greedy_tools=summarise_tools(_measured(greedy)),
-        entropy=_entropy(attempts),
+        entropy=mean_entropy(attempts),
         tokens=fmean(sum(t.sampled_tokens for t in one.trajectories) for one in attempts),
-        unfinished=fmean(any(t.stop in _LIMITS for t in one.trajectories) for one in attempts),
+        unfinished=fmean(map(ran_into_limit, attempts)),
     )
 
 
@@ -164,6 +164,18 @@ def summarise_tools(attempts: Sequence[Episode]) -> ToolUse:
         right_with_tool=_share(used),
         right_without_tool=_share(unused),
     )
+
+
+def mean_entropy(attempts: Sequence[Episode]) -> float:
+    """The mean over sampled tokens, so that long turns weigh as much as their tokens."""
+    turns = [turn for one in attempts for t in one.trajectories for turn in t.turns]
+    tokens = sum(turn.tokens for turn in turns)
+    return sum(turn.entropy * turn.tokens for turn in turns) / tokens if tokens else 0.0
+
+
+def ran_into_limit(attempt: Episode) -> bool:
+    """Whether an agent met a limit of turns, tokens or context before it answered."""
+    return any(trajectory.stop in _LIMITS for trajectory in attempt.trajectories)
 
 
 def _summarise_problem(
@@ -198,13 +210,6 @@ def _commonest(groups: Sequence[Group]) -> str:
         return "no attempt broke"
     reason, times = reasons.most_common(1)[0]
     return f"the commonest reason ({times} times) is {reason!r}"
-
-
-def _entropy(attempts: Sequence[Episode]) -> float:
-    """The mean over sampled tokens, so that long turns weigh as much as their tokens."""
-    turns = [turn for one in attempts for t in one.trajectories for turn in t.turns]
-    tokens = sum(turn.tokens for turn in turns)
-    return sum(turn.entropy * turn.tokens for turn in turns) / tokens if tokens else 0.0
 
 
 def _share(outcomes: Sequence[bool]) -> float | None:

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from forethought.core.trajectory import Episode, Group, Stop, Turn
-from forethought.evaluation.exam import summarise_tools
+from forethought.core.trajectory import Episode, Group
+from forethought.evaluation.exam import mean_entropy, ran_into_limit, summarise_tools
 from forethought.learning.lessons import Lesson
-
-_LIMITS = {Stop.TURN_LIMIT, Stop.TOKEN_LIMIT, Stop.CONTEXT_FULL}
 
 
 def summarise(groups: Sequence[Group]) -> dict[str, float]:
@@ -20,11 +18,11 @@ def summarise(groups: Sequence[Group]) -> dict[str, float]:
     return metrics | {
         "accuracy": fmean(episode.right for episode in measured),
         **_tool_use(measured),
-        **_speech([turn for episode in measured for turn in _turns(episode)]),
-        "tokens/mean": fmean(sum(turn.tokens for turn in _turns(each)) for each in measured),
-        "unfinished": fmean(
-            any(one.stop in _LIMITS for one in each.trajectories) for each in measured
+        "entropy": mean_entropy(measured),
+        "tokens/mean": fmean(
+            sum(one.sampled_tokens for one in each.trajectories) for each in measured
         ),
+        "unfinished": fmean(map(ran_into_limit, measured)),
     }
 
 
@@ -44,10 +42,6 @@ def summarise_lessons(lessons: Sequence[Lesson]) -> dict[str, float]:
     }
 
 
-def _turns(episode: Episode) -> list[Turn]:
-    return [turn for trajectory in episode.trajectories for turn in trajectory.turns]
-
-
 def _all_right(lesson: Lesson) -> bool:
     return bool(lesson.episodes) and all(episode.right for episode in lesson.episodes)
 
@@ -56,8 +50,3 @@ def _tool_use(episodes: Sequence[Episode]) -> dict[str, float]:
     found = summarise_tools(episodes)
     metrics = {"tool/rate": found.rate, "tool/calls": found.calls}
     return metrics if found.success is None else metrics | {"tool/success": found.success}
-
-
-def _speech(turns: Sequence[Turn]) -> dict[str, float]:
-    tokens = sum(turn.tokens for turn in turns)
-    return {"entropy": sum(turn.entropy * turn.tokens for turn in turns) / max(1, tokens)}
