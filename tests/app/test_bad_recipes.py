@@ -53,6 +53,26 @@ UNREADABLE = {
         ["--eval.temperature=-1"],
         r"eval\.temperature = -1: .*greater than 0",
     ),
+    "a rate without end": (
+        ["--rl.optimizer.rate=inf"],
+        r"rl\.optimizer\.rate = inf: .*finite number",
+    ),
+    "a goal that is no number": (
+        ["--sft.phases.0.stop_at=nan"],
+        r"sft\.phases\.0\.stop_at = nan: .*finite number",
+    ),
+    "time without end": (
+        ["--tool.wall_seconds=inf"],
+        r"tool\.wall_seconds = inf: .*finite number",
+    ),
+    "a style's weight without end": (
+        ["--collect.demonstrators.styles.direct=inf"],
+        r"styles.* = inf|styles is .*finite weights",
+    ),
+    "weights whose sum is too large": (
+        ["--collect.demonstrators.styles={direct=1e308,guarded=1e308}"],
+        r"styles is .*finite weights",
+    ),
     "a probability above 1": (["--eval.top_p=1.5"], r"eval\.top_p = 1\.5: .*less than or equal to"),
     "an unknown choice": (
         ["--rl.reward.variant=best"],

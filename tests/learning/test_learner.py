@@ -5,6 +5,7 @@ import asyncio
 import pytest
 import torch
 
+from forethought.core.errors import RecipeError
 from forethought.core.trajectory import Tokens
 from forethought.learning.batch import pad
 from forethought.learning.checkpoint import Checkpoints
@@ -218,3 +219,24 @@ def test_only_adapters_learn_and_they_resume_to_the_bit(workers, tmp_path):
     resumed_crew.close()
     assert same_weights(weights(loaded.network), weights(model.network))
     assert moments(resumed) == moments(learner)
+
+
+def test_training_stops_once_ten_gradients_in_a_row_were_not_finite():
+    model = local_model()
+    crew = crew_of(model, 0)
+    learner = learner_of(model, crew)
+    learner.section = "rl.optimizer"
+
+    async def run():
+        await updates(learner, 9, explode)
+        await updates(learner, 1)
+        before = weights(model.network)
+        await updates(learner, 9, explode)
+        with pytest.raises(RecipeError) as refusal:
+            await updates(learner, 1, explode)
+        return before, str(refusal.value)
+
+    before, message = asyncio.run(run())
+    assert message.startswith(f"rl.optimizer.rate = {learner.optimizer.rate}: 10 updates in a row")
+    assert "the last finite one was update 10; lower the rate" in message
+    assert same_weights(before, weights(model.network))

@@ -7,7 +7,7 @@ import pytest
 
 from forethought.core.errors import RecipeError
 from forethought.tasks.answers import same_value
-from forethought.tasks.gsm8k import gsm8k_problems
+from forethought.tasks.gsm8k import calculations, gsm8k_problems
 
 DATA = Path(__file__).parents[2] / "../shared/data/gsm8k"
 real_data = pytest.mark.skipif(not DATA.is_dir(), reason="needs the GSM8K files")
@@ -92,3 +92,13 @@ def test_most_real_programs_lead_to_the_answer():
     outputs = printed("\n".join(p.data["program"] for p in problems)).split("\n")
     right = [same_value(out, p.answer) for out, p in zip(outputs, problems, strict=True)]
     assert sum(right) > 0.9 * len(right)
+
+
+def test_a_problem_knows_how_many_calculations_its_solution_marks(tmp_path):
+    rows = [
+        {"question": "q1", "answer": "6*7=<<6*7=42>>42\n42-2=<<42-2=40>>40\n#### 40"},
+        {"question": "q2", "answer": "It is plain.\n#### 1"},
+    ]
+    path = tmp_path / "two.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [calculations(problem) for problem in gsm8k_problems(path)] == [2, 0]

@@ -6,6 +6,7 @@ tool's output and never put right.
 """
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -49,10 +50,11 @@ class DemonstratorSettings(Settings):
                 f"collect.demonstrators.styles names {', '.join(map(repr, unknown))}: "
                 f"known are {', '.join(STYLES)}"
             )
-        if min(styles.values(), default=0.0) < 0.0 or sum(styles.values()) <= 0.0:
+        total = sum(styles.values())
+        if min(styles.values(), default=0.0) < 0.0 or not 0.0 < total < math.inf:
             raise RecipeError(
-                f"collect.demonstrators.styles is {styles}: give weights of at least 0, one of "
-                "them more"
+                f"collect.demonstrators.styles is {styles}: give finite weights of at least 0, "
+                "one of them more"
             )
         return styles
 

@@ -55,8 +55,12 @@ class Engine:
         total_steps: int,
         temperature: float = 1.0,
         budget: int | None = None,
+        section: str = "optimizer",
     ) -> LocalLearner:
-        """A learner of the model, with a fresh optimiser; `budget` is the completion limit."""
+        """A learner of the model, with a fresh optimiser from that `section` of the recipe.
+
+        `budget` is the completion limit.
+        """
         return LocalLearner(
             model=self.model,
             crew=self.crew,
@@ -66,6 +70,7 @@ class Engine:
             total_steps=total_steps,
             temperature=temperature,
             budget=budget,
+            section=section,
         )
 
 

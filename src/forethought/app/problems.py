@@ -17,7 +17,7 @@ from forethought.core.problem import Problem
 from forethought.core.randomness import derive_seed
 from forethought.core.settings import Settings
 from forethought.tasks.files import file_problems
-from forethought.tasks.gsm8k import gsm8k_problems
+from forethought.tasks.gsm8k import calculations, gsm8k_problems
 from forethought.tasks.practice.problems import practice_problems
 from forethought.tasks.settings import PracticeSettings
 
@@ -38,6 +38,8 @@ class GSM8KProblems(Settings):
     """File of the training side."""
     held_out: str
     """File of the exams."""
+    most_calculations: int = Field(default=0, ge=0)
+    """Only problems whose marked solution has at most this many calculations; 0 takes all."""
 
 
 class FileProblems(Settings):
@@ -167,5 +169,8 @@ def _practice(
 
 
 def _read(settings: GSM8KProblems | FileProblems, name: str) -> list[Problem]:
-    read = gsm8k_problems if isinstance(settings, GSM8KProblems) else file_problems
-    return read(Path(name))
+    if isinstance(settings, FileProblems):
+        return file_problems(Path(name))
+    found = gsm8k_problems(Path(name))
+    most = settings.most_calculations
+    return [problem for problem in found if not most or 0 < calculations(problem) <= most]

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
+from forethought.core.errors import RecipeError
 from forethought.learning.batch import Batch
 from forethought.learning.checkpoint import load_optimizer, read_state, save_optimizer
 from forethought.learning.gradient import GradientShare, GradientWork, accumulate
@@ -21,6 +22,9 @@ from forethought.policy.local.crew import Crew
 from forethought.policy.local.models import LocalModel
 from forethought.policy.local.replica import trained_parameters
 from forethought.policy.local.sampler import LocalSampler
+
+MOST_SKIPPED = 10
+"""Updates in a row whose gradient may be not finite before training stops."""
 
 
 class Learner(Protocol):
@@ -53,6 +57,7 @@ class LocalLearner:
     """A learner over a local crew. `total_steps` is what a cosine schedule ends at.
 
     Gradients whose norm is not finite change nothing and are counted (`update/skipped`).
+    `section` is where the recipe holds the optimiser, for messages.
     """
 
     model: LocalModel
@@ -63,7 +68,9 @@ class LocalLearner:
     total_steps: int
     temperature: float = 1.0
     budget: float | None = None
+    section: str = "optimizer"
     steps_taken: int = 0
+    _skipped: int = field(default=0, init=False)
     _optimizers: list[torch.optim.Optimizer] = field(
         default_factory=list[torch.optim.Optimizer], init=False
     )
@@ -72,7 +79,10 @@ class LocalLearner:
         self._optimizers = build_optimizers(self.crew.model, self.optimizer)
 
     async def update(self, batch: Batch, objective: Objective) -> dict[str, float]:
-        """One optimiser step, its gradient shared out over the crew."""
+        """One optimiser step, its gradient shared out over the crew.
+
+        Raises `RecipeError` when `MOST_SKIPPED` gradients in a row were not finite.
+        """
         denominators = batch.denominators(self.budget)
         works = [
             GradientWork(
@@ -126,11 +136,22 @@ class LocalLearner:
             optimizer.step()
         self.crew.model.zero_grad(set_to_none=True)
         self.steps_taken += 1
+        self._refuse_to_stand_still(finite=finite)
         return {
             "grad_norm": float(norm) if finite else 0.0,
             "learning_rate": self.optimizer.rate * share,
             "update/skipped": 0.0 if finite else 1.0,
         }
+
+    def _refuse_to_stand_still(self, *, finite: bool) -> None:
+        self._skipped = 0 if finite else self._skipped + 1
+        if self._skipped >= MOST_SKIPPED:
+            last = self.steps_taken - self._skipped
+            raise RecipeError(
+                f"{self.section}.rate = {self.optimizer.rate}: {self._skipped} updates in a row "
+                f"had a gradient that is not finite, the last finite one was update {last}; lower "
+                "the rate and begin in another --run folder (the last checkpoint is untouched)"
+            )
 
 
 def _silent(worker: int, value: object) -> None:

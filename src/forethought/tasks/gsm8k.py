@@ -44,6 +44,12 @@ def _problem(path: Path, row: int, name: str, fields: Mapping[str, Any]) -> Prob
     return Problem(id=name, prompt=question, answer=answer, domain="gsm8k", data=data)
 
 
+def calculations(problem: Problem) -> int:
+    """How many calculations the marked solution makes; 0 where they are not marked."""
+    program = str(problem.data.get("program", ""))
+    return max(0, len(program.splitlines()) - 1)  # the last line prints
+
+
 def _plan(solution: str) -> str:
     lines = _MARK.sub("", solution).split("\n")
     return "\n".join(line.strip() for line in lines if line.strip())

@@ -50,6 +50,7 @@ async def rl(context: Context) -> None:
                 settings.steps * settings.updates,
                 recipe.sampling.temperature,
                 recipe.agent.max_tokens,
+                section="rl.optimizer",
             )
             with show.bar("rounds", settings.steps, stage.next_step) as bar:
                 await train_rl(

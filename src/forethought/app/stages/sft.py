@@ -59,7 +59,8 @@ async def _phase(
                 pilot_every=recipe.sft.pilot_every,
                 pilot=pilots(context, agent, phase),
             )
-            learner = engine.learner(phase.optimizer, phase.steps)
+            section = f"sft.phases.{recipe.sft.phases.index(phase)}.optimizer"
+            learner = engine.learner(phase.optimizer, phase.steps, section=section)
             with context.show.bar(f"phase {phase.name}", phase.steps, stage.next_step) as bar:
                 await train_phase(
                     plan, data, learner, context.keeping(stage), context.watcher(bar, SHOWN)
