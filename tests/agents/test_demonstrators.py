@@ -247,9 +247,9 @@ def test_a_problem_without_a_program_is_shown_tool_free_or_not_at_all():
     ("styles", "complaint"),
     [
         ({"direct": 1.0, "loud": 1.0}, "names 'loud': known are direct, deliberate"),
-        ({}, "give weights"),
-        ({"direct": 0.0}, "give weights"),
-        ({"direct": 1.0, "guarded": -0.5}, "give weights"),
+        ({}, "give finite weights"),
+        ({"direct": 0.0}, "give finite weights"),
+        ({"direct": 1.0, "guarded": -0.5}, "give finite weights"),
     ],
 )
 def test_weights_that_make_no_sense_are_refused(styles, complaint):

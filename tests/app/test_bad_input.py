@@ -6,12 +6,22 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
+from rich.console import Console
 from tokenizers import Tokenizer, models
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from app.small import copied, forethought, refused, write_problems, write_recipe
-from forethought.app.engine import available_memory, memory_needed, refuse_too_large
+from forethought.app.context import Context
+from forethought.app.engine import (
+    available_memory,
+    memory_needed,
+    refuse_too_large,
+    refuse_unbuildable,
+)
+from forethought.app.recipe import Recipe
+from forethought.app.show import Show
 from forethought.core.errors import RecipeError
+from forethought.journal.run import Run
 from forethought.policy.formats import chat_format
 from forethought.policy.local.models import load_local
 from tiny import local_model
@@ -230,6 +240,13 @@ def test_a_model_that_does_not_fit_is_refused_in_numbers(staged):
     refuse_too_large(model, needed, needed)
 
 
+def test_a_model_too_large_to_be_made_is_refused_before_it_is_made():
+    needs = r"1000\.0M parameters needs about 4\.1 GiB to be made, 2\.0 GiB are free"
+    with pytest.raises(RecipeError, match=needs):
+        refuse_unbuildable(10**9, 2 * 2**30)
+    refuse_unbuildable(10**9, 5 * 2**30)
+
+
 def test_memory_is_counted_for_what_is_not_there_yet():
     model = local_model()
     each = 4 * model.parameters
@@ -263,3 +280,15 @@ def test_a_command_that_there_is_not_is_a_usage_error(words, capsys):
         forethought(*words)
     assert ended.value.code == 2
     assert "usage: forethought" in capsys.readouterr().err
+
+
+def test_a_finished_stage_whose_checkpoints_are_gone_is_named(tmp_path):
+    with Run.create_or_open(tmp_path / "run", {}) as run:
+        stage = run.stage("sft_one")
+        stage.commit(0)
+        stage.finish()
+        context = Context(Recipe.model_construct(), run, Show(Console()))
+        with pytest.raises(RecipeError) as refusal:
+            context.load("sft_one")
+    assert "holds no checkpoint of the finished stage sft_one" in str(refusal.value)
+    assert "run that stage in another --run folder" in str(refusal.value)

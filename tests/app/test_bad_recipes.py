@@ -44,7 +44,10 @@ UNREADABLE = {
     "a word for a number": (["--rl.steps=three"], r"rl\.steps = 'three': .*valid integer"),
     "half a step": (["--rl.steps=2.5"], r"rl\.steps = 2\.5: .*integer"),
     "a number out of range": (["--rl.steps=-1"], r"rl\.steps = -1: .*greater than 0"),
-    "no time": (["--tool.wall_seconds=0"], r"tool\.wall_seconds = 0: .*greater than 0"),
+    "no time": (
+        ["--tool.wall_seconds=0"],
+        r"tool\.wall_seconds = 0: .*greater than or equal to 0\.1",
+    ),
     "a negative temperature": (
         ["--sampling.temperature=-1"],
         r"sampling\.temperature = -1: .*greater than or equal to 0",

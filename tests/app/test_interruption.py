@@ -116,6 +116,8 @@ def test_control_c_stops_a_run_and_it_resumes(recipe, tmp_path, stage, workers):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # As a terminal starts it: a shell's background jobs ignore the signal.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     wait_until(lambda: reached(folder, stage, 2), lambda: process.poll() is None)
     members = family(process.pid)

@@ -53,6 +53,16 @@ def test_gsm8k_problems_come_from_the_file_of_their_side(tmp_path):
     assert held_out(settings, 5)[0].answer == "2"
 
 
+def test_most_calculations_leaves_longer_gsm8k_problems_out(tmp_path):
+    rows = ("2+2=<<2+2=4>>4\n#### 4", "2+2=<<2+2=4>>4\n4*2=<<4*2=8>>8\n#### 8")
+    path = tmp_path / "two.jsonl"
+    path.write_text("".join(json.dumps({"question": "?", "answer": row}) + "\n" for row in rows))
+    both = GSM8KProblems(type="gsm8k", train=str(path), held_out=str(path))
+    assert [problem.answer for problem in held_out(both, 5)] == ["4", "8"]
+    short = both.model_copy(update={"most_calculations": 1})
+    assert [problem.answer for problem in held_out(short, 5)] == ["4"]
+
+
 def test_max_turns_decides_how_often_an_agent_may_call():
     script = [says("", call())] * 3 + [says("42")]
     assert only(attempt(script, max_turns=3)).stop is Stop.ANSWERED

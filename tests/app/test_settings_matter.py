@@ -168,6 +168,9 @@ SHOWN_BY = {
             "problems.gsm8k.train",
             "problems.gsm8k.held_out",
         ),
+        "test_most_calculations_leaves_longer_gsm8k_problems_out": (
+            "problems.gsm8k.most_calculations",
+        ),
         "test_max_turns_decides_how_often_an_agent_may_call": ("agent.max_turns",),
         "test_max_tokens_decides_how_much_an_agent_may_say": ("agent.max_tokens",),
         "test_calls_per_turn_decides_how_many_calls_are_run": ("agent.calls_per_turn",),

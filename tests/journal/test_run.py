@@ -159,3 +159,45 @@ def test_a_folder_that_cannot_be_written_is_named_and_can_still_be_read():
                 assert run.document("rl", "note") == {}
         finally:
             os.seteuid(0)
+
+
+def damaged_journal(folder, statement):
+    with Run.create_or_open(folder, RECIPE) as run:
+        stage = run.stage("rl")
+        stage.keep(0, [small_group("g")])
+        stage.commit(0)
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as connection, connection:
+        connection.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update groups set problem = x'00'",
+        "update episodes set body = x'00'",
+        "drop table episodes",
+        "drop table steps",
+    ],
+)
+def test_a_journal_that_lost_something_is_called_damaged_by_reader_and_writer(tmp_path, statement):
+    damaged_journal(tmp_path, statement)
+    for opened in (Run.read(tmp_path), Run.create_or_open(tmp_path, RECIPE)):
+        with opened as run, pytest.raises(RecipeError, match=r"journal\.sqlite.*not an intact"):
+            list(run.groups("rl"))
+
+
+def test_a_journal_whose_beginning_is_lost_is_called_damaged_by_reader_and_writer(tmp_path):
+    with Run.create_or_open(tmp_path, RECIPE):
+        pass
+    (tmp_path / "journal.sqlite").write_bytes(b"\xff" * 8192)
+    for opening in (Run.read, lambda path: Run.create_or_open(path, RECIPE)):
+        with pytest.raises(RecipeError, match=r"journal\.sqlite.*not an intact"):
+            opening(tmp_path)
+
+
+def test_a_recipe_beside_the_journal_that_is_no_json_is_named(tmp_path):
+    with Run.create_or_open(tmp_path, RECIPE):
+        pass
+    (tmp_path / "recipe.json").write_bytes(b"{\xff")
+    with pytest.raises(RecipeError, match=r"recipe\.json.*not an intact"):
+        Run.read(tmp_path)

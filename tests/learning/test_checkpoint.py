@@ -190,3 +190,22 @@ def test_an_optimiser_that_never_stepped_is_saved_and_read_too(tmp_path):
     (used,) = stepped(network(), "adamw", 1)
     load_optimizer(used, tmp_path / "moments")
     assert used.state_dict()["state"] == {}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff"])
+def test_a_damaged_state_is_named_with_what_to_do(content, tmp_path):
+    (tmp_path / "state.json").write_bytes(content)
+    with pytest.raises(RecipeError, match=r"state\.json is damaged.*restore it.*--run"):
+        read_state(tmp_path)
+
+
+def test_damaged_moments_are_named_with_what_to_do(tmp_path):
+    (optimizer,) = stepped(network(), "adamw", 1)
+    moments = tmp_path / "optimizer_0.safetensors"
+    save_optimizer(optimizer, moments)
+    moments.write_bytes(moments.read_bytes()[:-1])
+    with pytest.raises(RecipeError, match=r"optimizer_0\.safetensors is damaged.*restore it"):
+        load_optimizer(optimizer, moments)
+    moments.unlink()
+    with pytest.raises(RecipeError, match=r"optimizer_0\.safetensors is damaged"):
+        load_optimizer(optimizer, moments)

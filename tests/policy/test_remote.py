@@ -250,6 +250,15 @@ def test_a_start_says_what_to_change_where_the_endpoint_refuses(status: int, rem
         asyncio.run(check_endpoint(endpoint.settings()))
 
 
+@pytest.mark.parametrize(
+    "body", ["<html>", "", [], {}, "null", {"data": []}, {"data": [{}]}, {"data": [3]}, {"data": 3}]
+)
+def test_a_start_says_that_what_answers_is_no_such_endpoint(body: object):
+    wanted = "answers, but not as an OpenAI endpoint: check base_url"
+    with serving((200, body)) as endpoint, pytest.raises(RecipeError, match=wanted):
+        asyncio.run(check_endpoint(endpoint.settings(retries=0)))
+
+
 def test_a_start_says_what_to_change_where_nothing_listens():
     with serving() as endpoint:
         pass

@@ -9,11 +9,13 @@ from forethought.tasks.files import file_problems
 
 def written(tmp_path, text, name="mine.jsonl"):
     path = tmp_path / name
-    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    path.write_bytes(
+        gzip.compress(text.encode()) if name.lower().endswith(".gz") else text.encode()
+    )
     return path
 
 
-@pytest.mark.parametrize("name", ["mine.jsonl", "mine.jsonl.gz"])
+@pytest.mark.parametrize("name", ["mine.jsonl", "mine.jsonl.gz", "mine.jsonl.GZ"])
 def test_rows_become_problems_with_what_is_missing_filled_in(tmp_path, name):
     rows = [
         {"prompt": "6 * 7?", "answer": 42},
@@ -46,6 +48,14 @@ def test_a_byte_order_mark_is_not_part_of_the_first_row(tmp_path):
         ('{"prompt": "q", "answer": true}', "'answer' must be text, got true"),
         ('{"prompt": "q", "answer": "1", "domain": 3}', "'domain' must be text, got 3"),
         ('{"prompt": " ", "answer": "1"}', "'prompt' must be text"),
+        ('{"prompt": "\\ud800", "answer": "1"}', "half of a surrogate pair"),
+        ('{"prompt": "q", "answer": NaN}', "'answer' is nan: give a finite number"),
+        ('{"prompt": "q", "answer": -Infinity}', "'answer' is -inf"),
+        (
+            '{"prompt": "q", "answer": "1", "x": ' + "[" * 50 + "1" + "]" * 50 + "}",
+            "nested deeper than",
+        ),
+        ("[" * 50_000, "nested deeper than 50"),
         ('{"id": "mine-1", "prompt": "q", "answer": "1"}', "the id 'mine-1' is taken"),
     ],
 )
@@ -62,6 +72,11 @@ def test_bytes_that_are_not_text_are_a_bad_row(tmp_path):
     path.write_bytes(b'{"prompt": "\xff", "answer": "1"}\n')
     with pytest.raises(RecipeError, match="row 1: not JSON"):
         file_problems(path)
+
+
+def test_a_row_may_be_nested_fifty_deep(tmp_path):
+    row = '{"prompt": "q", "answer": "1", "x": ' + "[" * 49 + "1" + "]" * 49 + "}"
+    assert len(file_problems(written(tmp_path, row))) == 1
 
 
 @pytest.mark.parametrize(

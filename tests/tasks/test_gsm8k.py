@@ -59,7 +59,11 @@ def test_a_marked_calculation_prints_its_value(tmp_path, mark, output):
     assert printed(problem(tmp_path, answer=f"{mark}\n#### 1").data["program"]) == output
 
 
-@pytest.mark.parametrize("mark", ["", "<<5x=10>>", "<<(1+2=3>>", "<<=3>>", "<<__import__=3>>"])
+ODD_MARKS = ["", "<<5x=10>>", "<<(1+2=3>>", "<<=3>>", "<<__import__=3>>"]
+TOO_MUCH = [f"<<{'(' * 5000}1{')' * 5000}=1>>", f"<<{'-' * 100_000}1=1>>", f"<<{'9' * 5000}=1>>"]
+
+
+@pytest.mark.parametrize("mark", [*ODD_MARKS, *TOO_MUCH], ids=range(8))
 def test_without_plain_arithmetic_there_is_no_program(tmp_path, mark):
     found = problem(tmp_path, answer=f"so {mark}\n#### 3")
     assert "program" not in found.data

@@ -126,7 +126,8 @@ class Context:
         found = self.checkpoints(name).newest(self.run.stage(name).next_step - 1)
         if found is None:
             raise RecipeError(
-                f"{self.run.checkpoints / name} holds no checkpoint; run that stage first"
+                f"{self.run.checkpoints / name} holds no checkpoint of the finished stage {name}; "
+                "restore the folder from a copy, or run that stage in another --run folder"
             )
         return found[1]
 

@@ -146,6 +146,17 @@ def refuse_too_large(model: LocalModel, needed: int, available: int) -> None:
         )
 
 
+def refuse_unbuildable(parameters: int, available: int) -> None:
+    """Raise `RecipeError` when the weights alone of a model not made yet are too large."""
+    needed = 4 * parameters + WORKING
+    if needed > available:
+        raise RecipeError(
+            f"memory: a model of {parameters / 1e6:.1f}M parameters needs about "
+            f"{needed / 2**30:.1f} GiB to be made, {available / 2**30:.1f} GiB are free; choose a "
+            "smaller model (model.width, model.layers), or free memory"
+        )
+
+
 def available_memory(device: torch.device) -> int:
     """Bytes that this process may still take on `device`, a container's limit included."""
     if device.type == "cuda":

@@ -10,6 +10,12 @@ from typing import Any, cast
 from forethought.core.errors import RecipeError
 
 USE = "give a key and a value, such as --rl.steps 20"
+LONGEST_KEY = 200
+"""Characters of a key at most."""
+LONGEST_PLACE = 9
+"""Digits of a place in a list at most."""
+DEEPEST = 16
+"""Parts of a key at most; no key of a recipe has as many."""
 
 
 def overridden(tree: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -30,20 +36,33 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """`--key value` and `--key=value`, dashes within a key being underscores."""
     rest = iter(words)
     for word in rest:
+        _refuse_unreadable(word)
         key, equals, text = word.partition("=")
         if not key.startswith("--"):
             raise RecipeError(f"{word}: this word belongs to no key; {USE}")
         value = text if equals else next(rest, None)
         if value is None or (value.startswith("--") and not equals):
             raise RecipeError(f"{key}: its value is missing; {USE}")
+        _refuse_unreadable(value)
         yield key.removeprefix("--").replace("-", "_"), value
+
+
+def _refuse_unreadable(word: str) -> None:
+    """Raise `RecipeError` for what is no text, and for a key that no recipe can hold."""
+    try:
+        word.encode()
+    except UnicodeEncodeError as error:
+        raise RecipeError(f"{ascii(word)[:60]}: this word is not UTF-8; {USE}") from error
+    key = word.partition("=")[0]
+    if key.startswith("--") and (key.count(".") >= DEEPEST or len(key) > LONGEST_KEY):
+        raise RecipeError(f"{key[:60]}…: there is no key as long as this; {USE}")
 
 
 def _value(text: str) -> object:
     """What `text` means in TOML; plain text where it means nothing, so that quotes are optional."""
     try:
         found = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, a number too long, lists too deep
         return text
     return found["value"] if len(found) == 1 else text
 
@@ -55,9 +74,11 @@ def _replaced(node: object, path: Sequence[str], value: object, key: str) -> Any
     part, *rest = path
     if isinstance(node, list | tuple):
         items = list(cast("Sequence[object]", node))
-        if not part.isdecimal() or int(part) >= len(items):
+        if not part.isdecimal() or len(part) > LONGEST_PLACE or int(part) >= len(items):
+            place = part.replace("_", "-")[:20]
             raise RecipeError(
-                f"--{key}: there is no place {part}; the list has {len(items)}, counted from 0"
+                f"--{key[:60]}: there is no place {place}; the list has {len(items)}, counted "
+                "from 0"
             )
         items[int(part)] = _replaced(items[int(part)], rest, value, key)
         return items

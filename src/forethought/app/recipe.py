@@ -25,6 +25,9 @@ from forethought.policy.protocol import SamplingSettings
 from forethought.policy.remote import RemoteSettings
 from forethought.tools.settings import PythonSettings
 
+LONGEST_SHOWN = 300
+"""Characters of a wrong value that a message repeats."""
+
 
 class CollectSettings(Settings):
     """Recording trajectories: scripted demonstrators that run the real tool."""
@@ -91,13 +94,15 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     Raises `RecipeError` for a file that is not there or not TOML, and for every key that is
     unknown or holds a value of the wrong kind, naming it.
     """
+    if path == Path():
+        raise RecipeError("recipe: its path is empty; give the path of a TOML file")
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise RecipeError(
             f"recipe {path}: {error.strerror}; give the path of a TOML file"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # of bytes, TOML, long numbers, deep nesting
         raise RecipeError(f"recipe {path} is not TOML: {error}; mend that place") from error
     source = f"{path} with the command line" if overrides else str(path)
     return checked(overridden(found, overrides), source)
@@ -114,7 +119,7 @@ def checked(found: Mapping[str, Any], source: str) -> Recipe:
 
 def _explain(fault: ErrorDetails, found: Mapping[str, Any]) -> str:
     """One fault as key, value and remedy."""
-    key = ".".join(_key(fault, found))
+    key = ".".join(_key(fault, found)) or "the recipe"
     if fault["type"] == "extra_forbidden":
         known = _keys_beside(fault["loc"])
         close = get_close_matches(str(fault["loc"][-1]), known, n=1)
@@ -127,11 +132,18 @@ def _explain(fault: ErrorDetails, found: Mapping[str, Any]) -> str:
         return f"{key}.type: this key is missing; add it"
     if fault["type"] == "union_tag_invalid":
         return f"{key}.type = {context['tag']!r}: known are {context['expected_tags']}"
-    return f"{key} = {fault['input']!r}: {fault['msg']}"
+    return f"{key} = {_shown(fault['input'])}: {fault['msg']}"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def _key(fault: ErrorDetails, found: Any) -> Iterator[str]:
     """The key as it is written: without what names a variant, which stands in no recipe."""
+    if not fault["loc"]:
+        return
     *way, last = fault["loc"]
     for part in way:
         if _holds(found, part):

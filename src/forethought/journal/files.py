@@ -12,10 +12,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
+import zstandard
+
 from forethought.core.errors import RecipeError
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
+_DAMAGED = "it is not an intact journal; restore it from a copy or name another folder"
 _WRONG_PLACE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
 
 
@@ -66,6 +69,21 @@ def explained(path: Path) -> Generator[None]:
         raise RecipeError(f"{path} cannot be used ({error}): {remedy}") from error
 
 
+def damaged(path: Path, reason: object) -> RecipeError:
+    """What to say of a file of a run that is not as it was written."""
+    return RecipeError(f"{path} cannot be used ({reason}): {_DAMAGED}")
+
+
+@contextmanager
+def intact(path: Path) -> Generator[None]:
+    """Turn whatever shows that the file at `path` is damaged into a `RecipeError`."""
+    with explained(path):
+        try:
+            yield
+        except (zstandard.ZstdError, ValueError, RecursionError) as error:
+            raise damaged(path, str(error).partition("\n")[0]) from error
+
+
 def _file_remedy(path: Path, number: int | None) -> str | None:
     if number in _NO_SPACE:
         return _free_space(path)
@@ -84,7 +102,9 @@ def _database_remedy(path: Path, error: sqlite3.DatabaseError) -> str | None:
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return _allow_writing(path)
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-        return "it is not an intact journal; restore it from a copy or name another folder"
+        return _DAMAGED
+    if str(error).startswith(("no such table", "no such column")):
+        return _DAMAGED
     if name.startswith("SQLITE_BUSY"):
         return "another program holds it open; close that program and start again"
     return None

@@ -7,7 +7,7 @@
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,7 +16,7 @@ from forethought.core.errors import RecipeError
 from forethought.core.trajectory import Group
 from forethought.journal import reading
 from forethought.journal.database import is_journal, open_reader, open_writer
-from forethought.journal.files import explained, written_beside
+from forethought.journal.files import damaged, explained, intact, written_beside
 from forethought.journal.lock import writer_lock
 from forethought.journal.reading import StageSummary
 from forethought.journal.stage import Stage
@@ -74,7 +74,8 @@ class Run:
             )
         with ExitStack() as resources:
             connection = resources.enter_context(closing(open_reader(path / _JOURNAL)))
-            recipe = json.loads((path / _RECIPE).read_text(encoding="utf-8"))
+            with intact(path / _RECIPE):
+                recipe = json.loads((path / _RECIPE).read_text(encoding="utf-8"))
             return cls(path, connection, resources.pop_all(), recipe)
 
     @property
@@ -103,32 +104,42 @@ class Run:
 
     def stages(self) -> list[StageSummary]:
         """Every stage in the order in which they were begun."""
-        return reading.read_stages(self._connection)
+        with self._intact():
+            return reading.read_stages(self._connection)
 
     def metrics(self, stage: str) -> list[str]:
         """The names of a stage's series, sorted."""
-        return reading.read_metrics(self._connection, stage)
+        with self._intact():
+            return reading.read_metrics(self._connection, stage)
 
     def series(self, stage: str, metric: str) -> list[tuple[int, float]]:
         """One series as (step, value), by step; empty where there is none."""
-        return reading.read_series(self._connection, stage, metric)
+        with self._intact():
+            return reading.read_series(self._connection, stage, metric)
 
     def documents(self, stage: str) -> list[str]:
         """The names of a stage's documents, in the order in which they were first written."""
-        return reading.read_documents(self._connection, stage)
+        with self._intact():
+            return reading.read_documents(self._connection, stage)
 
     def document(self, stage: str, name: str) -> Mapping[str, Any] | None:
         """One document of a stage; None where there is none."""
-        return reading.read_document(self._connection, stage, name)
+        with self._intact():
+            return reading.read_document(self._connection, stage, name)
 
     def steps(self, stage: str) -> list[int]:
         """The committed steps of a stage."""
-        return reading.read_steps(self._connection, stage)
+        with self._intact():
+            return reading.read_steps(self._connection, stage)
 
     def groups(self, stage: str, step: int | None = None) -> Iterator[Group]:
         """The groups of one step, or of every step of a stage, as they were kept."""
         for at in self.steps(stage) if step is None else [step]:
-            yield from reading.read_groups(self._connection, stage, at)
+            with self._intact():
+                yield from reading.read_groups(self._connection, stage, at)
+
+    def _intact(self) -> AbstractContextManager[None]:
+        return intact(self.path / _JOURNAL)
 
     def _keep_recipe(self) -> None:
         # Only once a stage has accepted it: a refused recipe must not replace the one that made
@@ -142,6 +153,8 @@ def _refuse_foreign(path: Path) -> None:
         foreign = [] if is_journal(journal) else [_JOURNAL]
     else:
         foreign = sorted({entry.name for entry in path.iterdir()} - _OWN)
+    if foreign == [_JOURNAL] and (path / _RECIPE).is_file():
+        raise damaged(journal, "file is not a database of this program")
     if foreign:
         shown = ", ".join(foreign[:3]) + (", …" if len(foreign) > 3 else "")
         raise RecipeError(
@@ -153,7 +166,7 @@ def _refuse_foreign(path: Path) -> None:
 def _write_recipe(path: Path, recipe: Mapping[str, Any]) -> None:
     text = json.dumps(recipe, indent=2, ensure_ascii=False, default=str) + "\n"
     written = path / _RECIPE
-    if written.exists() and written.read_text(encoding="utf-8") == text:
+    if written.exists() and written.read_bytes() == text.encode():
         return
     with written_beside(written) as file:
         file.write(text)

@@ -12,6 +12,7 @@ from forethought.core.errors import RecipeError
 from forethought.core.trajectory import Episode, Group
 from forethought.journal.bodies import pack_episode, pack_problem
 from forethought.journal.database import transaction
+from forethought.journal.files import intact
 from forethought.journal.reading import read_document
 
 FINGERPRINT = "fingerprint"
@@ -65,13 +66,15 @@ class Stage:
     def next_step(self) -> int:
         """The first step that is not committed yet."""
         query = "select coalesce(max(step) + 1, 0) from steps where stage = ?"
-        return self._connection.execute(query, (self.name,)).fetchone()[0]
+        with intact(self._path):
+            return self._connection.execute(query, (self.name,)).fetchone()[0]
 
     @property
     def finished(self) -> bool:
         """Whether the stage has ended."""
         query = "select ended_at from stages where stage = ?"
-        row = self._connection.execute(query, (self.name,)).fetchone()
+        with intact(self._path):
+            row = self._connection.execute(query, (self.name,)).fetchone()
         return row is not None and row[0] is not None
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -144,7 +147,8 @@ class Stage:
 
     def get(self, name: str) -> Mapping[str, Any] | None:
         """Read a document back; None where there is none."""
-        return read_document(self._connection, self.name, name)
+        with intact(self._path):
+            return read_document(self._connection, self.name, name)
 
     def finish(self) -> None:
         """Mark the stage as ended."""

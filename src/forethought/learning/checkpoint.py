@@ -10,7 +10,8 @@ how it comes to be there whole, or not at all.
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,8 +85,21 @@ class Checkpoints:
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """The state that a checkpoint was saved with."""
-    return json.loads((folder / STATE).read_text())
+    """The state that a checkpoint was saved with. Raises `RecipeError` when it is damaged."""
+    with intact(folder / STATE):
+        return json.loads((folder / STATE).read_text())
+
+
+@contextmanager
+def intact(path: Path) -> Generator[None]:
+    """Turn what goes wrong while `path` is read back into a `RecipeError` that names it."""
+    try:
+        yield
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise RecipeError(
+            f"checkpoint {path} is damaged ({type(error).__name__}: {error}); restore it from a "
+            "copy, or run that stage in another --run folder"
+        ) from error
 
 
 def save_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> None:
@@ -102,9 +116,10 @@ def save_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> None:
 def load_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> None:
     """Put saved moments back; the settings stay those that the optimiser was built with."""
     state: dict[int, dict[str, Tensor]] = {}
-    for key, value in load_file(path).items():
-        number, name = key.split(".", 1)
-        state.setdefault(int(number), {})[name] = value
+    with intact(path):
+        for key, value in load_file(path).items():
+            number, name = key.split(".", 1)
+            state.setdefault(int(number), {})[name] = value
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
 
@@ -121,4 +136,4 @@ def _read_back(folder: Path) -> None:
     for path in folder.glob("*.safetensors"):
         with safe_open(path, framework="pt"):
             pass
-    read_state(folder)
+    json.loads((folder / STATE).read_text())

@@ -11,7 +11,7 @@ from forethought.core.problem import Problem
 from forethought.core.randomness import derive_seed
 from forethought.core.trajectory import Group
 from forethought.journal.protocol import StageJournal
-from forethought.learning.checkpoint import Checkpoints, read_state
+from forethought.learning.checkpoint import Checkpoints, intact, read_state
 from forethought.learning.learner import Learner
 from forethought.learning.lessons import Lesson, assemble, score
 from forethought.learning.losses.catalogue import Objective
@@ -64,9 +64,11 @@ class Keeping:
             return range(steps)
         step, folder = found
         self.checkpoints.forget_after(step)
-        learner.read(folder)
+        with intact(folder):
+            learner.read(folder)
+            done = read_state(folder)["done"]
         self.journal.rewind(step + 1)
-        return range(0) if read_state(folder)["done"] else range(step + 1, steps)
+        return range(0) if done else range(step + 1, steps)
 
     def close_step(self, step: int, learner: Learner, *, save: bool, done: bool) -> None:
         """Save a checkpoint if it is time or the end, then let the step become visible."""

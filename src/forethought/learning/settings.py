@@ -1,6 +1,6 @@
 """Settings of the learner and of the two training loops."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     Field,
@@ -66,10 +66,10 @@ class ComputeSettings(Settings):
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """`auto` takes a GPU when there is one."""
-    workers: NonNegativeInt | Literal["auto"] = "auto"
+    workers: Annotated[int, Field(ge=0, le=1024)] | Literal["auto"] = "auto"
     """One-thread worker processes; 0 computes in this process. `auto`: one a core for models
     under 20M parameters on a CPU, otherwise 0."""
-    threads: NonNegativeInt = 0
+    threads: int = Field(default=0, ge=0, le=1024)
     """Threads of this process; 0 is one beside workers, and otherwise torch's own choice."""
     micro_tokens: PositiveInt = 2048
     """Padded tokens in one forward and backward pass."""
@@ -84,11 +84,11 @@ class ComputeSettings(Settings):
 class PhaseSettings(Settings):
     """One phase of supervised training."""
 
-    name: str = Field(pattern=r"^\w[\w-]*$")
+    name: str = Field(pattern=r"^\w[\w-]*$", max_length=64)
     """Names the checkpoint that the phase ends with."""
     steps: PositiveInt
     """Optimiser steps at most."""
-    batch: PositiveInt = 32
+    batch: int = Field(default=32, ge=1, le=65_536)
     """Trajectories in a step."""
     tool_free: float = Field(default=0.0, ge=0, le=1)
     """Share of trajectories that solve their problem without a call."""

@@ -171,7 +171,7 @@ async def check_endpoint(settings: RemoteSettings) -> None:
     """
     async with _client(settings) as client:
         try:
-            known = [model.id async for model in client.models.list()]
+            known = await _known_models(client)
         except APIStatusError as error:
             remedy = (
                 f"put a valid API key into the variable named by key_variable "
@@ -187,10 +187,25 @@ async def check_endpoint(settings: RemoteSettings) -> None:
                 f"{_name(settings)} cannot be reached ({error}): start the server, or correct "
                 "base_url"
             ) from error
+        except (ValueError, LookupError, TypeError) as error:
+            raise RecipeError(
+                f"{_name(settings)} answers, but not as an OpenAI endpoint: check base_url, which "
+                "usually ends in /v1"
+            ) from error
     # Some endpoints list a model under a path and answer to its last part.
-    if known and not any(f"/{name}".endswith(f"/{settings.model}") for name in known):
+    if not any(f"/{name}".endswith(f"/{settings.model}") for name in known):
         listed = ", ".join(known[:10])
         raise RecipeError(f"{_name(settings)}: no such model: choose one of {listed}")
+
+
+async def _known_models(client: AsyncOpenAI) -> list[str]:
+    """The names in the endpoint's list. Raises what reading something else raises."""
+    response = await cast("Any", client.models.with_raw_response).list()
+    body: Any = response.http_response.json()
+    known = [model["id"] for model in body["data"]]
+    if not known or not all(isinstance(name, str) for name in known):
+        raise ValueError("no names")
+    return known
 
 
 def _client(settings: RemoteSettings) -> AsyncOpenAI:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,6 +12,8 @@ from forethought.core.errors import RecipeError
 from forethought.core.problem import Problem
 
 _KNOWN = ("id", "prompt", "answer", "domain")
+_DEEPEST = 50
+"""Lists and objects within one another that a row may hold."""
 
 
 def file_problems(path: Path) -> list[Problem]:
@@ -57,7 +60,7 @@ def text_field(path: Path, row: int, fields: Mapping[str, Any], name: str) -> st
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    compressed = path.suffix == ".gz"
+    compressed = path.suffix.lower() == ".gz"
     try:
         with gzip.open(path) if compressed else path.open("rb") as stream:
             yield from stream
@@ -68,16 +71,49 @@ def _lines(path: Path) -> Iterator[bytes]:
 def _fields(path: Path, row: int, line: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(line.decode("utf-8-sig"))
+        # Half of a surrogate pair, which JSON can escape, is no text: it cannot be written again.
+        json.dumps(fields, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise RecipeError(
+            f"{path}, row {row}: holds half of a surrogate pair: mend the row"
+        ) from error
     except ValueError as error:
         raise RecipeError(f"{path}, row {row}: not JSON ({error}): mend the row") from error
+    except RecursionError as error:
+        raise _too_deep(path, row) from error
+    if _depth(fields) > _DEEPEST:
+        raise _too_deep(path, row)
     if not isinstance(fields, dict):
         raise RecipeError(f"{path}, row {row}: needs a JSON object, got {_shown(fields)}")
     return cast("dict[str, Any]", fields)
 
 
+def _too_deep(path: Path, row: int) -> RecipeError:
+    return RecipeError(
+        f"{path}, row {row}: nested deeper than {_DEEPEST} lists and objects: flatten the row"
+    )
+
+
+def _depth(value: object) -> int:
+    """How many lists and objects lie around the deepest value."""
+    deep, level = -1, [value]
+    while level:
+        level = [part for each in level for part in _contents(each)]
+        deep += 1
+    return deep
+
+
+def _contents(value: object) -> list[object]:
+    if isinstance(value, dict):
+        return list(cast("dict[str, object]", value).values())
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
 def _problem(path: Path, row: int, fields: Mapping[str, Any]) -> Problem:
     answer = fields.get("answer")
     if isinstance(answer, int | float) and not isinstance(answer, bool):
+        if not math.isfinite(answer):
+            raise RecipeError(f"{path}, row {row}: 'answer' is {answer}: give a finite number")
         fields = {**fields, "answer": str(answer)}
     fields = {"id": f"{path.name.partition('.')[0]}-{row}", "domain": "general", **fields}
     return Problem(

@@ -74,6 +74,6 @@ def _step(calculation: str) -> str | None:
         return None
     try:
         ast.parse(step, mode="eval")
-    except SyntaxError:
+    except (SyntaxError, ValueError, MemoryError, RecursionError):  # too long or too deep, too
         return None
     return step

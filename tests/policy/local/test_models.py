@@ -8,7 +8,12 @@ import torch
 from forethought.core.errors import RecipeError
 from forethought.core.messages import User
 from forethought.policy.local.decoder import Decoder
-from forethought.policy.local.models import fresh_model, load_local, with_adapters
+from forethought.policy.local.models import (
+    fresh_model,
+    fresh_parameters,
+    load_local,
+    with_adapters,
+)
 from forethought.policy.local.replica import trained_parameters
 from forethought.policy.local.settings import FreshModel
 from tiny import local_model, same_weights, tokenizer, weights
@@ -55,6 +60,7 @@ def test_a_fresh_model_counts_its_numbers():
     model = fresh_model(SMALL.model_copy(update={"architecture": "llama"}), words, seed=0)
     layer = 4 * 16 * 16 + 3 * 16 * 24 + 2 * 16  # attention, feed-forward, two norms
     assert model.parameters == words.get_vocab_size() * 16 + layer + 16
+    assert fresh_parameters(SMALL, words.get_vocab_size()) == model.parameters
 
 
 def test_a_seed_decides_the_weights_and_leaves_other_randomness_alone():
@@ -116,6 +122,27 @@ def test_a_recipe_may_choose_another_format_than_the_saved_one(tmp_path):
 def test_a_folder_that_lacks_a_part_is_refused_by_name(lost, tmp_path):
     local_model().save(tmp_path)
     (tmp_path / lost).unlink()
+    with pytest.raises(RecipeError, match=rf"model '{tmp_path}' cannot be loaded.*give a folder"):
+        load_local(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("part", "content"),
+    [
+        ("model.safetensors", b"\x10"),
+        ("model.safetensors", b""),
+        ("tokenizer.json", b"garbage"),
+        ("tokenizer.json", b"{}"),
+        ("tokenizer.json", b"\xff"),
+        ("forethought.json", b"{}"),
+        ("forethought.json", b"[]"),
+        ("forethought.json", b'{"format": "odd"}'),
+        ("adapter_config.json", b"{}"),
+    ],
+)
+def test_a_folder_with_a_damaged_part_is_refused(part, content, tmp_path):
+    local_model().save(tmp_path)
+    (tmp_path / part).write_bytes(content)
     with pytest.raises(RecipeError, match=rf"model '{tmp_path}' cannot be loaded.*give a folder"):
         load_local(str(tmp_path))
 

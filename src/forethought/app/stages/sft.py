@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
+
 from forethought.agents.groups import attempt_groups, refuse_unmeasured
 from forethought.agents.protocol import Solver
 from forethought.app.context import MOST_UNMEASURED, SFT, Context, phase_stage
-from forethought.app.engine import start_engine
+from forethought.app.engine import available_memory, refuse_unbuildable, start_engine
 from forethought.app.refusals import trainable
 from forethought.core.errors import RecipeError
 from forethought.core.randomness import derive_seed
@@ -17,7 +19,13 @@ from forethought.learning.metrics import summarise
 from forethought.learning.settings import PhaseSettings
 from forethought.learning.sft import Pilot, SFTPlan, train_phase
 from forethought.policy.local.gguf import convert_gguf
-from forethought.policy.local.models import LocalModel, fresh_model, load_local, with_adapters
+from forethought.policy.local.models import (
+    LocalModel,
+    fresh_model,
+    fresh_parameters,
+    load_local,
+    with_adapters,
+)
 from forethought.policy.local.settings import FreshModel, GGUFModel
 from forethought.policy.small_tokenizer import train_tokenizer
 from forethought.tasks.graders import BoxedGrader
@@ -83,6 +91,8 @@ def _model(context: Context, number: int) -> LocalModel:
             for call in turn.message.calls
         )
         tokenizer = train_tokenizer((*texts, *calls), [PYTHON], settings.vocabulary)
+        parameters = fresh_parameters(settings, tokenizer.get_vocab_size())
+        refuse_unbuildable(parameters, available_memory(torch.device("cpu")))
         return fresh_model(settings, tokenizer, derive_seed(context.recipe.seed, "weights"))
     if isinstance(settings, GGUFModel):
         folder = convert_gguf(settings.file, Path(settings.folder))

@@ -4,9 +4,10 @@ import importlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import torch
+from safetensors import SafetensorError
 from safetensors import torch as safetensors_torch
 from tokenizers import Tokenizer
 from torch import nn
@@ -19,7 +20,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from forethought.core.errors import RecipeError
+from forethought.core.errors import PolicyError, RecipeError, boundary
 from forethought.policy.formats import ChatFormat, chat_format
 from forethought.policy.local.settings import FormatName, FreshModel
 
@@ -88,29 +89,30 @@ def fresh_model(settings: FreshModel, tokenizer: Tokenizer, seed: int) -> LocalM
     )
 
 
+def fresh_parameters(settings: FreshModel, vocabulary: int) -> int:
+    """About how many numbers a fresh network would have, before it is made."""
+    width = settings.width
+    layer = 4 * width**2 + 3 * width * settings.feed + 2 * width
+    return vocabulary * width + settings.layers * layer + width
+
+
 def load_local(name: str, format_name: FormatName | None = None) -> LocalModel:
     """A model from a folder or, where there is a network, from the hub.
 
     `format_name` None takes the format that the folder was saved with. Raises `RecipeError` for
-    a model that is not there, has no `tokenizer.json`, or has no format.
+    a model that is not there, is damaged, has no `tokenizer.json`, or has no format.
     """
     folder = Path(name)
-    if (folder / ADAPTER).is_file():
-        return _load_adapted(folder)
     try:
-        transformers_logging.disable_progress_bar()
-        network: Any = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
-        if folder.is_dir():
-            tokenizer = Tokenizer.from_str((folder / TOKENIZER).read_text(encoding="utf-8"))
-        else:
-            tokenizer = Tokenizer.from_pretrained(name)
-        chosen = format_name or _saved_format(folder)
-    except (OSError, ValueError) as error:
+        if (folder / ADAPTER).is_file():
+            return _load_adapted(folder)
+        return _load_whole(name, format_name)
+    except (OSError, ValueError, KeyError, SafetensorError, PolicyError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise RecipeError(
-            f"model {name!r} cannot be loaded: {str(error).splitlines()[0]}; give a folder with "
+            f"model {name!r} cannot be loaded: {reason}; give a folder with intact "
             "config.json, model.safetensors and tokenizer.json, or a hub name and a network"
         ) from error
-    return LocalModel(network=network, tokenizer=tokenizer, format=chat_format(chosen, tokenizer))
 
 
 def with_adapters(model: LocalModel, rank: int, alpha: int, seed: int = 0) -> LocalModel:
@@ -126,6 +128,21 @@ def with_adapters(model: LocalModel, rank: int, alpha: int, seed: int = 0) -> Lo
     return LocalModel(network=adapted, tokenizer=model.tokenizer, format=model.format)
 
 
+def _load_whole(name: str, format_name: FormatName | None) -> LocalModel:
+    """A model that stands by itself."""
+    folder = Path(name)
+    transformers_logging.disable_progress_bar()
+    network: Any = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+    # Whatever is wrong with a tokenizer, its library raises a bare `Exception`.
+    with boundary(PolicyError, str(folder / TOKENIZER)):
+        if folder.is_dir():
+            tokenizer = Tokenizer.from_str((folder / TOKENIZER).read_text(encoding="utf-8"))
+        else:
+            tokenizer = Tokenizer.from_pretrained(name)
+    chosen = format_name or _saved_format(folder)
+    return LocalModel(network=network, tokenizer=tokenizer, format=chat_format(chosen, tokenizer))
+
+
 def _load_adapted(folder: Path) -> LocalModel:
     """What `with_adapters` made and `save` wrote: the base model again, and its adapters."""
     peft: Any = importlib.import_module("peft")
@@ -136,4 +153,8 @@ def _load_adapted(folder: Path) -> LocalModel:
 
 
 def _saved_format(folder: Path) -> FormatName:
-    return json.loads((folder / FORMAT).read_text())["format"]
+    found: Any = json.loads((folder / FORMAT).read_text())
+    name: Any = cast("dict[str, Any]", found).get("format") if isinstance(found, dict) else None
+    if name not in get_args(FormatName):
+        raise ValueError(f"{folder / FORMAT} names no chat format")
+    return name

@@ -17,17 +17,17 @@ class FreshModel(Settings):
     type: Literal["fresh"]
     architecture: Literal["qwen3", "llama"] = "qwen3"
     """Whose layers to use."""
-    width: PositiveInt = 128
+    width: int = Field(default=128, ge=1, le=16_384)
     """Hidden size."""
-    layers: PositiveInt = 4
+    layers: int = Field(default=4, ge=1, le=256)
     """Transformer layers."""
-    heads: PositiveInt = 4
+    heads: int = Field(default=4, ge=1, le=256)
     """Attention heads."""
-    feed: PositiveInt = 352
+    feed: int = Field(default=352, ge=1, le=131_072)
     """Feed-forward size."""
-    vocabulary: PositiveInt = 640
+    vocabulary: int = Field(default=640, ge=1, le=1_000_000)
     """Tokens of its tokenizer, at most."""
-    context: PositiveInt = 512
+    context: int = Field(default=512, ge=1, le=1_000_000)
     """Positions that it can attend to."""
     format: FormatName = "compact"
     """Chat format."""
