@@ -80,7 +80,7 @@ def test_a_model_folder_that_is_missing_is_named_and_the_recipe_can_be_mended(
     other = with_model(recipe, tmp_path, f'type = "pretrained"\nname = "{tmp_path}/nowhere"')
     message = refused(capsys, "sft", other, "--run", collected)
     assert f"model '{tmp_path}/nowhere' cannot be loaded" in message
-    assert "give a folder with config.json, model.safetensors and tokenizer.json" in message
+    assert "give a folder with intact config.json, model.safetensors and tokenizer.json" in message
     assert forethought("sft", recipe, "--run", collected, "--sft.phases.0.steps=1") == 0
 
 
