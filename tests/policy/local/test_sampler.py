@@ -1,4 +1,4 @@
-"""Turns are sampled in rounds: who waits for whom, and what happens when the engine breaks."""
+"""Who waits for whom, who remembers whom, and what happens when the engine breaks."""
 
 import asyncio
 import os
@@ -12,30 +12,54 @@ from forethought.core.errors import PolicyError
 from forethought.core.trajectory import Finish
 from forethought.policy.local.crew import ForkedCrew, LocalCrew
 from forethought.policy.local.sampler import LocalSampler
+from forethought.policy.local.speaking import Ended, Listening, Over, Stop, Turns
 from forethought.policy.protocol import Sampled, SamplingSettings
 from tiny import GREEDY, network
 
 SETTINGS = SamplingSettings(max_tokens=4)
+LONG = SamplingSettings(max_tokens=400, temperature=0.0)
 
 
 @dataclass
 class ScriptedCrew:
-    """Answers every request with its own first id; a round lasts until it is let go."""
+    """Answers every request with its own first id, once it is let go; notes what it is told."""
 
     size: int = 1
     model: torch.nn.Module = field(default_factory=torch.nn.Identity)
-    rounds: list[list[list[int]]] = field(default_factory=list)
+    told: list[tuple[int, str, list[int]]] = field(default_factory=list)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
-    silent: bool = False
+    stopped: list[asyncio.Event] = field(default_factory=list)
+    emit: object = None
+    answers: list[asyncio.Future] = field(default_factory=list)
+
+    @property
+    def turns(self):
+        """The first ids of the turns that each replica was told of, in order."""
+        return [(place, ids) for place, kind, ids in self.told if kind == "Turns"]
 
     async def run(self, job, payloads, emit):
-        self.rounds.append([[one.ids[0] for one in each.requests] for each in payloads])
-        if not self.silent:
-            for worker, payload in enumerate(payloads):
-                for number, request in enumerate(payload.requests):
-                    emit(worker, (number, answer(request.ids[0], payload.version)))
-        await self.gate.wait()
+        self.emit = emit
+        self.stopped = [asyncio.Event() for _ in payloads]
+        for place in range(len(payloads)):
+            emit(place, Listening())
+        for each in self.stopped:
+            await each.wait()
         return [None] * len(payloads)
+
+    def tell(self, place, message):
+        match message:
+            case Turns(requests=requests, version=version):
+                self.told.append((place, "Turns", [one.ids[0] for _, one in requests]))
+                self.answers.append(asyncio.ensure_future(self.answer(place, requests, version)))
+            case Over(seat=seat):
+                self.told.append((place, "Over", [seat]))
+            case Stop():
+                self.stopped[place].set()
+
+    async def answer(self, place, requests, version):
+        await self.gate.wait()
+        for seat, request in requests:
+            self.emit(place, Ended(seat=seat, sampled=answer(request.ids[0], version)))
 
     def collect_gradients(self):
         pass
@@ -54,8 +78,8 @@ def answer(token, version):
     )
 
 
-def scripted(*, deterministic=True, size=1, held=False, silent=False):
-    crew = ScriptedCrew(size=size, silent=silent)
+def scripted(*, deterministic=True, size=1, held=False):
+    crew = ScriptedCrew(size=size)
     if not held:
         crew.gate.set()
     return crew, LocalSampler(crew=crew, deterministic=deterministic)
@@ -76,12 +100,12 @@ def test_a_round_waits_for_every_seat():
         seats = [sampler.sit() for _ in range(3)]
         turns = [asked(seats[n], n) for n in (2, 0)]
         await settle()
-        assert crew.rounds == []
+        assert crew.turns == []
         turns.append(asked(seats[1], 1))
         await asyncio.gather(*turns)
-        return crew.rounds
+        return crew.turns
 
-    assert asyncio.run(run()) == [[[0, 1, 2]]]  # in the order of the seats, not of the asking
+    assert asyncio.run(run()) == [(0, [0, 1, 2])]  # in the order of the seats, not of the asking
 
 
 def test_leaving_a_seat_lets_the_others_go():
@@ -90,7 +114,7 @@ def test_leaving_a_seat_lets_the_others_go():
         staying, going = sampler.sit(), sampler.sit()
         turn = asked(staying, 5)
         await settle()
-        assert crew.rounds == []
+        assert crew.turns == []
         going.leave()
         return (await turn).ids
 
@@ -106,46 +130,82 @@ def test_a_seat_that_is_left_while_it_waits_is_not_sampled():
         given_up.cancel()
         first.leave()
         await asked(second, 2)
-        return crew.rounds
+        return crew.turns
 
-    assert asyncio.run(run()) == [[[2]]]
+    assert asyncio.run(run()) == [(0, [2])]
 
 
-def test_without_determinism_a_round_begins_at_once():
+def test_without_determinism_a_turn_begins_at_once_whoever_is_at_work():
     async def run():
-        crew, sampler = scripted(deterministic=False)
-        first, _ = sampler.sit(), sampler.sit()
-        await asked(first, 1)
-        return crew.rounds
-
-    assert asyncio.run(run()) == [[[1]]]
-
-
-@pytest.mark.parametrize("deterministic", [True, False])
-def test_a_turn_is_handed_over_before_its_round_ends_and_the_next_round_waits(deterministic):
-    async def run():
-        crew, sampler = scripted(deterministic=deterministic, held=True)
-        seat = sampler.sit()
-        assert (await asked(seat, 1)).ids == (1,)
-        later = asked(seat, 2)
+        crew, sampler = scripted(deterministic=False, held=True)
+        seats = [sampler.sit() for _ in range(3)]
+        asked(seats[0], 1)
         await settle()
-        assert crew.rounds == [[[1]]]
-        crew.gate.set()
-        assert (await later).ids == (2,)
-        return crew.rounds
+        asked(seats[1], 2)
+        await settle()
+        return crew.turns
 
-    assert asyncio.run(run()) == [[[1]], [[2]]]
+    assert asyncio.run(run()) == [(0, [1]), (0, [2])]
 
 
-def test_neighbours_share_a_worker_and_shares_differ_by_one_at_most():
+def test_with_determinism_a_turn_waits_for_the_turns_at_work():
+    async def run():
+        crew, sampler = scripted(held=True)
+        first, second = sampler.sit(), sampler.sit()
+        turns = [asked(first, 1), asked(second, 2)]
+        await settle()
+        crew.emit(0, Ended(seat=first.number, sampled=answer(1, 0)))
+        assert (await turns[0]).ids == (1,)
+        asked(first, 3)
+        await settle()
+        assert crew.turns == [(0, [1, 2])]
+        crew.emit(0, Ended(seat=second.number, sampled=answer(2, 0)))
+        second.leave()
+        await settle()
+        return crew.turns
+
+    assert asyncio.run(run()) == [(0, [1, 2]), (0, [3])]
+
+
+def test_neighbours_share_a_replica_and_shares_differ_by_one_at_most():
     async def run(seats, workers):
         crew, sampler = scripted(size=workers)
         places = [sampler.sit() for _ in range(seats)]
         await asyncio.gather(*(asked(seat, n) for n, seat in enumerate(places)))
-        return crew.rounds[0]
+        return crew.turns
 
-    assert asyncio.run(run(5, 2)) == [[0, 1], [2, 3, 4]]
-    assert asyncio.run(run(2, 4)) == [[0], [1]]
+    assert asyncio.run(run(5, 2)) == [(0, [0, 1, 2]), (1, [3, 4])]
+    assert asyncio.run(run(2, 4)) == [(0, [0]), (1, [1])]
+
+
+def test_a_conversation_stays_with_the_replica_that_has_read_it():
+    async def run():
+        crew, sampler = scripted(size=2, deterministic=False)
+        seats = [sampler.sit() for _ in range(4)]
+        await asyncio.gather(*(asked(seat, n) for n, seat in enumerate(seats)))
+        seats[0].leave()
+        seats[1].leave()
+        crew.told.clear()
+        await asked(seats[3], 7)
+        await asyncio.gather(asked(sampler.sit(), 8), asked(sampler.sit(), 9))
+        return crew.turns
+
+    assert asyncio.run(run()) == [(1, [7]), (0, [8, 9])]
+
+
+def test_the_crew_is_free_once_nobody_is_seated():
+    async def run():
+        crew, sampler = scripted(size=2)
+        first, second = sampler.sit(), sampler.sit()
+        await asyncio.gather(asked(first, 1), asked(second, 2))
+        first.leave()
+        await settle()
+        assert not crew.stopped[0].is_set()
+        second.leave()
+        await settle()
+        return [each.is_set() for each in crew.stopped], crew.told[2:]
+
+    assert asyncio.run(run()) == ([True, True], [(0, "Over", [1]), (1, "Over", [2])])
 
 
 def test_the_version_of_the_weights_is_that_of_the_rounds_beginning():
@@ -157,15 +217,6 @@ def test_the_version_of_the_weights_is_that_of_the_rounds_beginning():
         return before.weight_version, (await asked(seat, 1)).weight_version
 
     assert asyncio.run(run()) == (0, 8)
-
-
-def test_a_turn_that_its_round_forgot_fails_instead_of_waiting_for_ever():
-    async def run():
-        _, sampler = scripted(silent=True)
-        await asked(sampler.sit(), 1)
-
-    with pytest.raises(PolicyError, match="ended without this turn"):
-        asyncio.run(run())
 
 
 def test_a_seat_samples_what_the_model_says_whoever_sits_beside_it():
@@ -188,25 +239,47 @@ def process_id(replica, payload, emit):
     return os.getpid()
 
 
-def test_a_dead_worker_fails_the_turns_it_had_and_not_the_process():
-    crew = ForkedCrew(network(), 2)
-
-    async def run():
+def test_what_a_dead_worker_was_asked_another_says():
+    async def run(crew, kill):
         sampler = LocalSampler(crew=crew)
-        victim, _ = await crew.run(process_id, [None, None], lambda worker, value: None)
-        os.kill(victim, signal.SIGKILL)
+        victim, *_ = await crew.run(process_id, [None] * crew.size, lambda place, value: None)
         seats = [sampler.sit() for _ in range(4)]
-        turns = [asked(seat, n + 1) for n, seat in enumerate(seats)]
-        return await asyncio.gather(*turns, return_exceptions=True)
+        turns = [asked(seat, n + 1, LONG) for n, seat in enumerate(seats)]
+        if kill:
+            await asyncio.sleep(0.05)
+            os.kill(victim, signal.SIGKILL)
+        said = [turn.ids for turn in await asyncio.gather(*turns)]
+        again = await asyncio.gather(*(asked(seat, n + 1) for n, seat in enumerate(seats)))
+        for seat in seats:
+            seat.leave()
+        return said, [turn.ids for turn in again], crew.size
 
-    try:
-        lost, also_lost, kept, also_kept = asyncio.run(run())
-    finally:
-        crew.close()
-    for each in (lost, also_lost):
-        assert isinstance(each, PolicyError)
-        assert "model worker 0 died" in str(each)
-    assert len(kept.ids) == len(also_kept.ids) == SETTINGS.max_tokens
+    results = []
+    for kill in (False, True):
+        crew = ForkedCrew(network(), 2)
+        try:
+            results.append(asyncio.run(run(crew, kill)))
+        finally:
+            crew.close()
+    (whole, later, both), (rescued, also_later, one) = results
+    assert (rescued, also_later) == (whole, later)
+    assert (both, one) == (2, 1)
+
+
+def test_when_every_worker_is_dead_turns_fail_with_the_reason():
+    async def run():
+        crew = ForkedCrew(network(), 1)
+        try:
+            sampler = LocalSampler(crew=crew)
+            (victim,) = await crew.run(process_id, [None], lambda place, value: None)
+            os.kill(victim, signal.SIGKILL)
+            os.waitid(os.P_PID, victim, os.WEXITED | os.WNOWAIT)
+            await asked(sampler.sit(), 1)
+        finally:
+            crew.close()
+
+    with pytest.raises(PolicyError, match=r"every model worker died.*resumes"):
+        asyncio.run(run())
 
 
 def test_a_model_that_breaks_in_this_process_fails_the_turn_with_its_reason():

@@ -13,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+BLOCK = 256
+"""Tokens whose weights are summed before any is looked at alone."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -45,19 +47,50 @@ def choose(
     """Sample each row by inverse cumulative distribution; rows at temperature 0 take the best."""
     greedy_B = temperatures_B == 0
     scaled_BV = logits_BV / torch.where(greedy_B, 1.0, temperatures_B)[:, None]
-    logprobs_BV = torch.log_softmax(scaled_BV, dim=-1)
-    probs_BV = logprobs_BV.exp()
-    weights_BV = truncate(probs_BV, top_ps_B) if bool((top_ps_B < 1).any()) else probs_BV
-    mass_BV = weights_BV.double().cumsum(-1)
-    aim_B1 = (uniforms_B.double() * mass_BV[:, -1])[:, None]
-    drawn_B = torch.searchsorted(mass_BV, aim_B1, right=True)[:, 0]
-    best_B = scaled_BV.argmax(-1)
-    ids_B = torch.where(greedy_B, best_B, drawn_B.clamp(max=logits_BV.shape[1] - 1))
+    scaled_BV -= scaled_BV.amax(-1, keepdim=True)
+    weights_BV = scaled_BV.exp()
+    total_B = weights_BV.sum(-1)
+    # The mean of the scaled logits under the distribution, without another [B, V] of memory.
+    mean_B = torch.bmm(weights_BV[:, None], scaled_BV[:, :, None])[:, 0, 0] / total_B
+    kept_BV = weights_BV
+    if bool((top_ps_B < 1).any()):
+        kept_BV = truncate(weights_BV / total_B[:, None], top_ps_B)
+    ids_B = draw(kept_BV, uniforms_B)
+    if bool(greedy_B.any()):
+        ids_B = torch.where(greedy_B, scaled_BV.argmax(-1), ids_B)
     return Choice(
         ids_B=ids_B,
-        logprobs_B=logprobs_BV.gather(1, ids_B[:, None])[:, 0],
-        entropies_B=-(probs_BV * logprobs_BV).sum(-1),
+        logprobs_B=scaled_BV.gather(1, ids_B[:, None])[:, 0] - total_B.log(),
+        entropies_B=total_B.log() - mean_B,
     )
+
+
+def draw(weights_BV: Tensor, uniforms_B: Tensor) -> Tensor:
+    """The place [B] where each row's cumulative weight passes its share of the row's total.
+
+    Rows are summed in blocks first, so that only one block of each is walked through.
+    """
+    blocks_BN, tail = _block_sums(weights_BV), weights_BV.shape[1] - 1
+    mass_BN = blocks_BN.double().cumsum(-1)
+    aim_B1 = (uniforms_B.double() * mass_BN[:, -1])[:, None]
+    block_B1 = torch.searchsorted(mass_BN, aim_B1, right=True).clamp_(max=blocks_BN.shape[1] - 1)
+    before_B1 = mass_BN.gather(1, block_B1) - blocks_BN.gather(1, block_B1)
+    places_BS = block_B1 * BLOCK + torch.arange(BLOCK, device=weights_BV.device)
+    inside_BS = weights_BV.gather(1, places_BS.clamp(max=tail)).masked_fill_(places_BS > tail, 0)
+    within_BS = inside_BS.double().cumsum(-1)
+    # Sums of blocks and walks through them round differently: never step past the last weight.
+    last_B1 = within_BS[:, -1:] * (1 - 1e-12)
+    step_B1 = torch.searchsorted(within_BS, (aim_B1 - before_B1).minimum(last_B1), right=True)
+    return (block_B1 * BLOCK + step_B1).clamp_(max=tail)[:, 0]
+
+
+def _block_sums(weights_BV: Tensor) -> Tensor:
+    B, V = weights_BV.shape
+    whole = V // BLOCK * BLOCK
+    sums_BN = weights_BV[:, :whole].view(B, -1, BLOCK).sum(-1)
+    if whole == V:
+        return sums_BN
+    return torch.cat((sums_BN, weights_BV[:, whole:].sum(-1, keepdim=True)), dim=1)
 
 
 def truncate(probs_BV: Tensor, top_ps_B: Tensor) -> Tensor:

@@ -10,14 +10,17 @@ a gradient is asked for. A crew runs one job per worker at a time and does not k
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 
+from forethought.core.errors import PolicyError, boundary
 from forethought.policy.local.decoder import Decoder
-from forethought.policy.local.replica import Job, Replica, trained_parameters
-from forethought.policy.local.worker import Worker, fork_worker
+from forethought.policy.local.fused import fuse
+from forethought.policy.local.replica import CLOSED, Job, Port, Replica, trained_parameters
+from forethought.policy.local.worker import Estate, Worker, fork_worker
 
 
 class Crew(Protocol):
@@ -36,10 +39,15 @@ class Crew(Protocol):
     async def run(
         self, job: Job, payloads: Sequence[Any], emit: Callable[[int, Any], None]
     ) -> list[Any]:
-        """Run `job` on up to `size` payloads; `emit(worker, value)` hears what each emits.
+        """Run `job` on up to `size` payloads; `emit(place, value)` hears what each emits.
 
-        Raises `PolicyError` when a worker dies, with what it said last.
+        The last thing heard of a payload whose job failed is the `PolicyError` that it failed
+        with. Raises the first of them once the other jobs have ended.
         """
+        ...
+
+    def tell(self, place: int, message: Any) -> None:
+        """Let the job of the payload at that place hear something (see `Port`)."""
         ...
 
     def collect_gradients(self) -> None:
@@ -54,16 +62,23 @@ class Crew(Protocol):
 class LocalCrew:
     """The model in this process, its jobs in a thread: for a GPU, or a model that fills cores."""
 
-    def __init__(self, model: nn.Module, reference: nn.Module | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        reference: nn.Module | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         """Use `model` where it is."""
+        fuse(model)
         self.model = model
         self.size = 1
         self._turn = asyncio.Lock()
+        self._told: SimpleQueue[Any] = SimpleQueue()
         self._replica = Replica(
             model=model,
             decoder=Decoder(model),
-            gradient_N=None,
             reference=None if reference is None else Decoder(reference),
+            dtype=dtype,
         )
 
     async def run(
@@ -80,38 +95,68 @@ class LocalCrew:
         def say(value: Any) -> None:
             loop.call_soon_threadsafe(emit, 0, value)
 
-        results = [await asyncio.to_thread(job, self._replica, each, say) for each in payloads]
-        await asyncio.sleep(0)  # what the thread emitted last is heard before the results
-        return results
+        self._told = SimpleQueue()  # what was told to an earlier job is not for this one
+        port = Port(emit=say, inbox=self._told)
+        try:
+            with boundary(PolicyError, "a job"):
+                return [
+                    await asyncio.to_thread(job, self._replica, each, port) for each in payloads
+                ]
+        except PolicyError as error:
+            say(error)
+            raise
+        finally:
+            await asyncio.sleep(0)  # what the thread emitted last is heard before the results
+
+    def tell(self, place: int, message: Any) -> None:
+        """Let the job at work hear something."""
+        self._told.put(message)
 
     def collect_gradients(self) -> None:
         """Nothing to do: there is one replica, and its gradients are the model's."""
 
     def close(self) -> None:
-        """Nothing to end."""
+        """End the job at work at its next look."""
+        self._told.put(CLOSED)
 
 
 class ForkedCrew:
-    """Workers of one thread each, forked from this process, with shared parameters."""
+    """Workers of one thread each, forked from this process, with shared parameters.
 
-    def __init__(self, model: nn.Module, workers: int, reference: nn.Module | None = None) -> None:
+    A worker that dies is not replaced: to fork a process that runs threads is not safe.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        workers: int,
+        reference: nn.Module | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         """Fork `workers` processes. Call before threads or an event loop are started."""
+        fuse(model)
         self.model = model.share_memory()
         self._turn = asyncio.Lock()
-        self.size = workers
         trained = trained_parameters(model)
         self._gradients_WN = torch.zeros(workers, sum(each.numel() for each in trained))
         self._gradients_WN.share_memory_()
+        estate = Estate(
+            model=model, reference=reference, gradients_WN=self._gradients_WN, dtype=dtype
+        )
         self._workers: list[Worker] = []
-        for gradient_N in self._gradients_WN:
-            self._workers.append(fork_worker(model, reference, gradient_N, self._workers))
+        for _ in range(workers):
+            self._workers.append(fork_worker(estate, self._workers))
+        self._at_work: list[Worker] = []
+
+    @property
+    def size(self) -> int:
+        """How many workers are alive."""
+        return len(self._alive())
 
     async def run(
         self, job: Job, payloads: Sequence[Any], emit: Callable[[int, Any], None]
     ) -> list[Any]:
-        """Give each worker one payload; payloads beyond the number of workers are refused."""
-        if len(payloads) > self.size:
-            raise ValueError(f"{len(payloads)} payloads for {self.size} workers")
+        """Give each payload a worker; payloads beyond the number of workers are refused."""
         answers = await _in_turn(self._turn, lambda: self._run(job, payloads, emit))
         for answer in answers:
             if isinstance(answer, BaseException):
@@ -121,15 +166,32 @@ class ForkedCrew:
     async def _run(
         self, job: Job, payloads: Sequence[Any], emit: Callable[[int, Any], None]
     ) -> list[Any]:
-        asked = zip(self._workers, payloads, strict=False)  # there may be workers to spare
+        alive = self._alive()
+        if not alive:
+            raise PolicyError("every model worker died; run the same command again: it resumes")
+        if len(payloads) > len(alive):
+            raise ValueError(f"{len(payloads)} payloads for {len(alive)} workers")
+        self._at_work = alive[: len(payloads)]
+
+        async def ask(place: int, worker: Worker) -> Any:
+            try:
+                return await worker.ask(job, payloads[place], lambda value: emit(place, value))
+            except PolicyError as error:
+                emit(place, error)
+                raise
+
         return await asyncio.gather(
-            *(worker.ask(job, payload, emit) for worker, payload in asked),
+            *(ask(place, worker) for place, worker in enumerate(self._at_work)),
             return_exceptions=True,  # a failed worker must not leave the others unheard
         )
 
+    def tell(self, place: int, message: Any) -> None:
+        """Let the job of one of the workers at work hear something."""
+        self._at_work[place].tell(message)
+
     def collect_gradients(self) -> None:
         """Sum the workers' flat gradients into the parameters, in the workers' order."""
-        total_N = self._gradients_WN.sum(0)
+        total_N = self._gradients_WN[[worker.number for worker in self._at_work]].sum(0)
         start = 0
         for parameter in trained_parameters(self.model):
             stop = start + parameter.numel()
@@ -140,6 +202,9 @@ class ForkedCrew:
         """End the workers at once, at work or not: they hold nothing that is not here too."""
         for worker in self._workers:
             worker.kill()
+
+    def _alive(self) -> list[Worker]:
+        return [worker for worker in self._workers if worker.alive]
 
 
 async def _in_turn(

@@ -1,56 +1,60 @@
-"""A sampler over a crew: conversations take seats, and turns are sampled in rounds.
+"""A sampler over a crew: conversations take seats, and their turns join the batch of a replica.
 
-A round begins when every seated conversation waits for its turn (`deterministic`), or as soon as
-the crew is free and anyone waits. Tools run while a round goes on, because each turn is handed
-over the moment it ends. With `deterministic` the batches, and so every number to the bit, depend
-only on what was said, never on how long a tool took.
+Each seat has a home: the replica that remembers what its conversation has read. With
+`deterministic`, turns begin together, when every seated conversation waits for one: the batches,
+and so every number to the bit, then depend only on what was said, never on how long a tool took.
+Without, a turn joins as soon as it is asked for. Tools run while others speak in both cases.
+
+The replicas listen for as long as anybody is seated. Then they are free, for gradients say.
 """
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from typing import Any
 
 from forethought.core.errors import ForethoughtError, PolicyError, boundary
 from forethought.policy.local.crew import Crew
-from forethought.policy.local.generate import Request, generate
-from forethought.policy.local.replica import Emit, Replica
+from forethought.policy.local.speaking import Ended, Listening, Over, Stop, Turns, take_turns
+from forethought.policy.local.turns import Request
+from forethought.policy.local.worker import WorkerDiedError
 from forethought.policy.protocol import Sampled, SamplingSettings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Share:
-    requests: tuple[Request, ...]
-    version: int
-
-
-def _generate(replica: Replica, share: _Share, emit: Emit) -> None:
-    """The job: sample one worker's share of a round."""
-    generate(
-        replica.decoder,
-        share.requests,
-        share.version,
-        lambda number, sampled: emit((number, sampled)),
-    )
 
 
 @dataclass(slots=True, eq=False)
 class _Seat:
-    """One conversation's place."""
+    """One conversation's place. `home` is where its past is remembered, once it has one."""
 
     sampler: "LocalSampler"
     number: int
+    home: int | None = None
+    asked: Request | None = None
+    answer: asyncio.Future[Sampled] | None = None
 
     async def sample(
         self, ids: Sequence[int], stop: Sequence[int], settings: SamplingSettings, seed: int
     ) -> Sampled:
-        """Wait for the next round and for this turn to end in it."""
-        request = Request(ids=tuple(ids), stop=frozenset(stop), settings=settings, seed=seed)
-        return await self.sampler.wait(self.number, request)
+        """Wait for this turn to be sampled."""
+        self.asked = Request(ids=tuple(ids), stop=frozenset(stop), settings=settings, seed=seed)
+        self.answer = asyncio.get_running_loop().create_future()
+        self.sampler.ask(self)
+        return await self.answer
 
     def leave(self) -> None:
         """Give the place up."""
-        self.sampler.leave(self.number)
+        self.sampler.leave(self)
+
+    def hear(self, sampled: Sampled) -> None:
+        """The turn has ended."""
+        self.asked = None
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_result(sampled)
+
+    def fail(self, error: ForethoughtError) -> None:
+        """The turn cannot be had."""
+        self.asked = None
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(error)
 
 
 @dataclass(slots=True, eq=False)
@@ -60,79 +64,157 @@ class LocalSampler:
     crew: Crew
     deterministic: bool = True
     version: int = 0
-    _seated: set[int] = field(default_factory=set[int])
     _taken: int = 0
-    _waiting: dict[int, tuple[Request, asyncio.Future[Sampled]]] = field(
-        default_factory=dict[int, tuple[Request, asyncio.Future[Sampled]]]
-    )
-    _round: asyncio.Task[None] | None = None
+    _seated: dict[int, _Seat] = field(default_factory=dict[int, _Seat])
+    _waiting: dict[int, _Seat] = field(default_factory=dict[int, _Seat])
+    _session: "_Session | None" = None
 
     def sit(self) -> _Seat:
         """Take a place."""
         self._taken += 1
-        self._seated.add(self._taken)
-        return _Seat(self, self._taken)
+        seat = self._seated[self._taken] = _Seat(self, self._taken)
+        return seat
 
-    def leave(self, number: int) -> None:
+    def leave(self, seat: _Seat) -> None:
         """Give a place up; the others may have been waiting for it."""
-        self._seated.discard(number)
-        self._waiting.pop(number, None)
-        self._soon()
+        self._seated.pop(seat.number, None)
+        self._waiting.pop(seat.number, None)
+        if self._session is not None:
+            self._session.forget(seat)
+            if not self._seated:
+                self._session.stop()
+                self._session = None
+        self.soon()
 
-    async def wait(self, number: int, request: Request) -> Sampled:
-        """Queue one turn and wait for it."""
-        future: asyncio.Future[Sampled] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = (request, future)
-        self._soon()
-        return await future
+    def ask(self, seat: _Seat) -> None:
+        """Queue the turn that a seat has asked for."""
+        self._waiting[seat.number] = seat
+        self.soon()
 
-    def _soon(self) -> None:
+    def soon(self) -> None:
         """Look again once everyone who can still ask in this turn of the loop has asked."""
         asyncio.get_running_loop().call_soon(self._begin)
 
+    def give_up(self, error: ForethoughtError) -> None:
+        """No replica could be had: fail every turn that waits for one."""
+        waiting = list(self._waiting.values())
+        self._waiting.clear()
+        for seat in waiting:
+            seat.fail(error)
+
     def _begin(self) -> None:
         complete = len(self._waiting) == len(self._seated) or not self.deterministic
-        if self._round is None and self._waiting and complete:
-            self._round = asyncio.get_running_loop().create_task(self._sample_round())
+        if not self._waiting or not complete:
+            return
+        if self._session is None or self._session.over:
+            self._session = _Session(self)
+        if self._session.ready:
+            waiting = [self._waiting[number] for number in sorted(self._waiting)]
+            self._waiting.clear()
+            self._session.begin(waiting, self.version)
 
-    async def _sample_round(self) -> None:
-        waiting = [self._waiting[number] for number in sorted(self._waiting)]
-        self._waiting.clear()
-        shares = _shares(waiting, self.crew.size)
 
-        def hear(worker: int, value: tuple[int, Sampled]) -> None:
-            number, sampled = value
-            future = shares[worker][number][1]
-            if not future.done():
-                future.set_result(sampled)
+class _Session:
+    """One stretch of sampling: the crew listens from its beginning until `stop`."""
 
-        payloads = [
-            _Share(requests=tuple(request for request, _ in share), version=self.version)
-            for share in shares
-        ]
+    def __init__(self, sampler: LocalSampler) -> None:
+        """Wait for the crew's turn; the sampler is told when there may be more to do."""
+        self._sampler = sampler
+        self._crew = sampler.crew
+        self._size = max(1, sampler.crew.size)  # an empty crew says itself what is wrong
+        self._listening: set[int] = set()
+        self._heard_of: set[int] = set()
+        self._at_work: dict[int, _Seat] = {}
+        self._loads: dict[int, int] = {}
+        self._version = sampler.version
+        self._stopped = False
+        self.over = False
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def ready(self) -> bool:
+        """Whether every replica listens or has failed."""
+        return len(self._heard_of) == self._size and bool(self._listening)
+
+    def begin(self, seats: Sequence[_Seat], version: int) -> None:
+        """Tell each seat's home of the turn that it asks for; find homes for those without."""
+        self._version = version
+        homeless = [seat for seat in seats if seat.home not in self._listening]
+        for seat, home in zip(homeless, self._homes(len(homeless)), strict=True):
+            seat.home = home
+            self._loads[home] += 1
+        for place in sorted(self._listening):
+            turns = [
+                (seat.number, seat.asked)
+                for seat in seats
+                if seat.home == place and seat.asked is not None
+            ]
+            if turns:
+                self._crew.tell(place, Turns(requests=tuple(turns), version=version))
+        self._at_work.update({seat.number: seat for seat in seats})
+
+    def forget(self, seat: _Seat) -> None:
+        """The seat was left."""
+        self._at_work.pop(seat.number, None)
+        if seat.home in self._listening:
+            self._loads[seat.home] -= 1
+            self._crew.tell(seat.home, Over(seat=seat.number))
+
+    def stop(self) -> None:
+        """Nobody is seated any more: free the crew."""
+        self._stopped = True
+        for place in self._listening:
+            self._crew.tell(place, Stop())
+
+    async def _run(self) -> None:
+        reason: ForethoughtError = PolicyError("sampling ended without this turn")
         try:
             with boundary(PolicyError, "sampling"):
-                await self.crew.run(_generate, payloads, hear)
+                await self._crew.run(take_turns, [None] * self._size, self._hear)
         except ForethoughtError as error:
-            _fail(waiting, error)
+            reason = error
         finally:
-            self._round = None
-            _fail(waiting, PolicyError("the round ended without this turn"))
-            self._soon()
+            self.over = True
+            self.stop()  # a loop that is closed around open conversations must not wait for them
+            for seat in self._at_work.values():
+                seat.fail(reason)
+            if not self._heard_of:
+                self._sampler.give_up(reason)
+            self._sampler.soon()
 
+    def _hear(self, place: int, value: Any) -> None:
+        match value:
+            case Listening():
+                self._listening.add(place)
+                self._loads[place] = 0
+                if self._stopped:
+                    self._crew.tell(place, Stop())
+            case Ended():
+                seat = self._at_work.pop(value.seat, None)
+                if seat is not None:
+                    seat.hear(value.sampled)
+                return
+            case _:
+                self._lose(place, value)
+        self._heard_of.add(place)
+        self._sampler.soon()
 
-def _fail(
-    waiting: Sequence[tuple[Request, asyncio.Future[Sampled]]], error: ForethoughtError
-) -> None:
-    for _, future in waiting:
-        if not future.done():
-            future.set_exception(error)
+    def _lose(self, place: int, error: PolicyError) -> None:
+        """A replica has failed: what a dead one was doing the others can do."""
+        self._listening.discard(place)
+        lost = [seat for seat in self._at_work.values() if seat.home == place]
+        if isinstance(error, WorkerDiedError) and self._listening:
+            self.begin(lost, self._version)
+            return
+        for seat in lost:
+            del self._at_work[seat.number]
+            seat.fail(error)
 
-
-def _shares(
-    waiting: Sequence[tuple[Request, asyncio.Future[Sampled]]], workers: int
-) -> list[Sequence[tuple[Request, asyncio.Future[Sampled]]]]:
-    """Neighbours stay together (they share prompts); shares differ by one at most."""
-    count = min(workers, len(waiting))
-    edges = [len(waiting) * number // count for number in range(count + 1)]
-    return [waiting[start:stop] for start, stop in pairwise(edges)]
+    def _homes(self, count: int) -> list[int]:
+        """A replica for each newcomer: neighbours stay together, for they begin alike."""
+        loads = dict(self._loads)
+        given = dict.fromkeys(sorted(self._listening), 0)
+        for _ in range(count):
+            place = min(given, key=lambda place: (loads[place] + given[place], place))
+            given[place] += 1
+        return [place for place, number in given.items() for _ in range(number)]

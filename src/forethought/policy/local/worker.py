@@ -1,6 +1,7 @@
 """One forked process that holds a replica: asked here, answering there.
 
-Its parameters are shared memory. It lives until it is killed, or until its parent is gone.
+Its parameters are shared memory. It lives until it is killed, or until its parent is gone. A
+thread of its own reads what it is told, so that telling never waits for a job's next look.
 """
 
 import asyncio
@@ -12,9 +13,12 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import torch
@@ -22,10 +26,14 @@ from torch import Tensor, nn
 
 from forethought.core.errors import ForethoughtError, PolicyError, boundary
 from forethought.policy.local.decoder import Decoder
-from forethought.policy.local.replica import Job, Replica
+from forethought.policy.local.replica import Job, Port, Replica
 
 PR_SET_PDEATHSIG = 1
 """From <sys/prctl.h>."""
+
+
+class WorkerDiedError(PolicyError):
+    """A worker process is gone; what it was doing can be done by another."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -37,7 +45,7 @@ class Worker:
     pipe: Connection
     _answer: asyncio.Future[Any] | None = None
 
-    async def ask(self, job: Job, payload: Any, emit: Callable[[int, Any], None]) -> Any:
+    async def ask(self, job: Job, payload: Any, emit: Callable[[Any], None]) -> Any:
         """What the job returns there; `emit` hears what it emits."""
         if self.pipe.closed:
             raise self._death()
@@ -45,12 +53,22 @@ class Worker:
         answer = self._answer = loop.create_future()
         loop.add_reader(self.pipe.fileno(), self._hear, answer, emit)
         try:
-            self.pipe.send_bytes(pickle.dumps((job, payload), protocol=pickle.HIGHEST_PROTOCOL))
+            _send(self.pipe, "job", (job, payload))
             return await answer
         except OSError as error:
             raise self._death() from error
         finally:
             self._stop_listening()
+
+    def tell(self, message: Any) -> None:
+        """Let the job at work hear something; nobody hears it when there is none."""
+        with suppress(OSError):  # a death is told to whoever asked
+            _send(self.pipe, "told", message)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked."""
+        return not self.pipe.closed and self.process.is_alive()
 
     def kill(self) -> None:
         """End the process, and with it the wait of whoever asked."""
@@ -61,13 +79,13 @@ class Worker:
         self._stop_listening()
         self.pipe.close()
 
-    def _hear(self, answer: asyncio.Future[Any], emit: Callable[[int, Any], None]) -> None:
+    def _hear(self, answer: asyncio.Future[Any], emit: Callable[[Any], None]) -> None:
         try:
             kind, value = pickle.loads(self.pipe.recv_bytes())
         except (EOFError, OSError):
             kind, value = "death", None
         if kind == "emit":
-            emit(self.number, value)
+            emit(value)
         elif answer.done():
             return  # the answer was here already when the worker died
         elif kind == "done":
@@ -82,50 +100,70 @@ class Worker:
             self._answer.get_loop().remove_reader(self.pipe.fileno())
             self._answer = None
 
-    def _death(self) -> PolicyError:
-        return PolicyError(f"model worker {self.number} died")
+    def _death(self) -> WorkerDiedError:
+        self.process.join(1.0)
+        code = self.process.exitcode
+        how = f" (signal {-code})" if code is not None and code < 0 else ""
+        return WorkerDiedError(f"model worker {self.number} died{how}")
 
 
-def fork_worker(
-    model: nn.Module, reference: nn.Module | None, gradient_N: Tensor, earlier: Sequence[Worker]
-) -> Worker:
-    """One more worker beside the `earlier` ones; it leaves its flat gradient in `gradient_N`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estate:
+    """What every worker inherits; `gradients_WN` has a row for the flat gradient of each."""
+
+    model: nn.Module
+    reference: nn.Module | None
+    gradients_WN: Tensor
+    dtype: torch.dtype
+
+    def replica(self, number: int) -> Replica:
+        """What one worker computes with."""
+        return Replica(
+            model=self.model,
+            decoder=Decoder(self.model),
+            gradient_N=self.gradients_WN[number],
+            reference=None if self.reference is None else Decoder(self.reference),
+            dtype=self.dtype,
+        )
+
+
+def fork_worker(estate: Estate, earlier: Sequence[Worker]) -> Worker:
+    """One more worker beside the `earlier` ones."""
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe()
+    number = len(earlier)
     inherited = [*(worker.pipe for worker in earlier), here]
-    process = context.Process(
-        target=_serve, args=(there, model, reference, gradient_N, inherited), daemon=True
-    )
+    process = context.Process(target=_serve, args=(there, estate, number, inherited), daemon=True)
     process.start()
     there.close()
-    return Worker(number=len(earlier), process=process, pipe=here)
+    return Worker(number=number, process=process, pipe=here)
 
 
-def _serve(
-    pipe: Connection,
-    model: nn.Module,
-    reference: nn.Module | None,
-    gradient_N: Tensor,
-    inherited: Sequence[Connection],
-) -> None:
+def _serve(pipe: Connection, estate: Estate, number: int, inherited: Sequence[Connection]) -> None:
     """A worker's life: answer jobs until the other end of the pipe is closed."""
     for connection in inherited:
         connection.close()  # otherwise this process would keep its own pipe's other end open
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with_parent()
     torch.set_num_threads(1)
-    replica = Replica(
-        model=model,
-        decoder=Decoder(model),
-        gradient_N=gradient_N,
-        reference=None if reference is None else Decoder(reference),
-    )
+    replica = estate.replica(number)
+    jobs: SimpleQueue[Any] = SimpleQueue()
+    told: SimpleQueue[Any] = SimpleQueue()
+    Thread(target=_listen, args=(pipe, jobs, told), daemon=True).start()
+    port = Port(emit=lambda value: _send(pipe, "emit", value), inbox=told)
+    while True:
+        job, payload = jobs.get()
+        _answer(pipe, replica, port, job, payload)
+
+
+def _listen(pipe: Connection, jobs: "SimpleQueue[Any]", told: "SimpleQueue[Any]") -> None:
+    """Sort what comes into jobs and what the job at work is told."""
     while True:
         try:
-            job, payload = pickle.loads(pipe.recv_bytes())
+            kind, value = pickle.loads(pipe.recv_bytes())
         except (EOFError, OSError):
             os._exit(0)
-        _answer(pipe, replica, job, payload)
+        (jobs if kind == "job" else told).put(value)
 
 
 def _die_with_parent() -> None:
@@ -139,10 +177,10 @@ def _send(pipe: Connection, kind: str, value: Any) -> None:
     pipe.send_bytes(pickle.dumps((kind, value), protocol=pickle.HIGHEST_PROTOCOL))
 
 
-def _answer(pipe: Connection, replica: Replica, job: Job, payload: Any) -> None:
+def _answer(pipe: Connection, replica: Replica, port: Port, job: Job, payload: Any) -> None:
     try:
         with boundary(PolicyError, "a job"):
-            result = job(replica, payload, lambda value: _send(pipe, "emit", value))
+            result = job(replica, payload, port)
     except ForethoughtError:  # told to the other side, which raises it
         _send(pipe, "error", traceback.format_exc())
     else:

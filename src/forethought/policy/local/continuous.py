@@ -1,0 +1,235 @@
+"""Continuous batching: rows join when their turn begins and leave at the token that ends it.
+
+A row is read first (what its conversation has not read yet), then speaks in the batch. What a
+conversation has read is kept for its next turn; what several rows begin with is read once. A
+conversation that waits for a tool holds memory and costs no time.
+
+A batch lives for one version of the weights: another version begins with nothing read.
+
+Shapes: B rows that speak.
+"""
+
+# The library underneath is typed in part.
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from forethought.policy.local.choice import Choice, choose, uniforms
+from forethought.policy.local.inference import Inference, Piece
+from forethought.policy.local.prefixes import Prefix, Slots
+from forethought.policy.local.turns import Request, Row
+from forethought.policy.protocol import Sampled
+
+READ_AT_ONCE = 2048
+"""Tokens read between two steps of the rows that speak."""
+OPENINGS_KEPT = 4096
+"""Tokens of finished openings that are kept for rows which begin alike, the latest first."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Reading:
+    """A prefix on its way to `ids`, and the rows that will go on from there."""
+
+    prefix: Prefix
+    ids: tuple[int, ...]
+    rows: list[Row] = field(default_factory=list[Row])
+
+    @property
+    def missing(self) -> int:
+        return len(self.ids) - self.prefix.length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Roster:
+    """What a step needs of the rows that speak, as tensors: made when they change."""
+
+    temperatures_B: Tensor
+    top_ps_B: Tensor
+    seeds_B: NDArray[np.uint64]
+
+
+class ContinuousBatch:
+    """The turns that one replica samples at the moment."""
+
+    def __init__(
+        self,
+        inference: Inference,
+        version: int,
+        *,
+        read_at_once: int = READ_AT_ONCE,
+        openings_kept: int = OPENINGS_KEPT,
+    ) -> None:
+        """No rows; `version` names the weights that will speak. Limits are in tokens."""
+        self._inference = inference
+        self._version = version
+        self._read_at_once = read_at_once
+        self._openings_kept = openings_kept
+        self._nothing = inference.nothing_read()
+        self._slots = Slots(self._nothing)
+        self._speaking: list[Row] = []
+        self._roster: _Roster | None = None
+        self._readings: list[_Reading] = []
+        self._openings: OrderedDict[tuple[int, ...], _Reading] = OrderedDict()
+        self._kept: dict[int, Prefix] = {}
+        self._ended: list[tuple[int, Sampled]] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether `step` has anything to do."""
+        return bool(self._speaking or self._readings or self._ended)
+
+    def admit(self, seat: int, request: Request) -> None:
+        """Begin a turn of the conversation in `seat`."""
+        row = Row(seat=seat, request=request, context=self._inference.context)
+        if self._end(row):
+            return
+        # The last id is read as the first step of speaking: it is what the next one is chosen by.
+        context = request.ids[:-1]
+        prefix = self._kept.pop(seat, None)
+        if prefix is None:
+            reading = self._open(context)
+        else:
+            prefix.keep_common(context)
+            reading = self._begin_reading(prefix, context)
+        reading.rows.append(row)
+        if reading not in self._readings:
+            self._readings.append(reading)
+
+    def forget(self, seat: int) -> None:
+        """The conversation in `seat` is over, whatever it was doing."""
+        self._kept.pop(seat, None)
+        for reading in self._readings:
+            reading.rows = [row for row in reading.rows if row.seat != seat]
+        for slot, row in enumerate(self._speaking):
+            if row.seat == seat:
+                self._vacate([slot])
+                break
+
+    def step(self) -> list[tuple[int, Sampled]]:
+        """Read a portion, choose one token for each row that speaks; the turns that ended."""
+        self._read()
+        if self._speaking:
+            self._speak()
+        ended, self._ended = self._ended, []
+        return ended
+
+    def _open(self, context: tuple[int, ...]) -> _Reading:
+        """The reading of an opening, begun by whoever asked for it first."""
+        reading = self._openings.get(context)
+        if reading is None:
+            prefix = Prefix(ids=[], states_Y2KLD=self._nothing)
+            reading = self._openings[context] = self._begin_reading(prefix, context)
+        self._openings.move_to_end(context)
+        return reading
+
+    def _begin_reading(self, prefix: Prefix, context: tuple[int, ...]) -> _Reading:
+        prefix.reserve(len(context))
+        return _Reading(prefix=prefix, ids=context)
+
+    def _read(self) -> None:
+        """Read a portion, then seat the rows whose reading is complete."""
+        left = self._read_at_once
+        pieces: list[Piece] = []
+        for reading in self._readings:
+            if reading.missing and left:
+                start = reading.prefix.length
+                ids = reading.ids[start : start + left]
+                pieces.append(Piece(prefix=reading.prefix, ids=ids))
+                left -= len(ids)
+        if pieces:
+            self._inference.read(pieces)
+        self._seat([reading for reading in self._readings if not reading.missing])
+        self._readings = [reading for reading in self._readings if reading.missing]
+
+    def _seat(self, complete: Iterable[_Reading]) -> None:
+        """Give slots to the rows that wait for these readings."""
+        for reading in complete:
+            for row in reading.rows:
+                slot = len(self._speaking)
+                self._speaking.append(row)
+                self._slots.reserve(slot + 1, reading.prefix.length + 1)
+                self._slots.put(slot, reading.prefix)
+                self._roster = None
+            reading.rows.clear()
+        self._forget_old_openings()
+
+    def _forget_old_openings(self) -> None:
+        held = sum(len(context) for context in self._openings)
+        for context, reading in list(self._openings.items()):
+            if held <= self._openings_kept:
+                return
+            if not reading.missing:
+                del self._openings[context]
+                held -= len(context)
+
+    def _speak(self) -> None:
+        rows = self._speaking
+        device = self._inference.device
+        longest = max(row.length for row in rows)
+        self._slots.reserve(len(rows), longest)
+        logits_BV = self._inference.speak(
+            torch.tensor([row.newest for row in rows], device=device),
+            torch.tensor([row.length - 1 for row in rows], device=device),
+            longest,
+            self._slots,
+        )
+        self._extend(self._choose(logits_BV))
+        over = [slot for slot, row in enumerate(rows) if row.finish is not None]
+        for slot in over:
+            row = rows[slot]
+            self._kept[row.seat] = self._slots.take(slot, (*row.request.ids, *row.ids[:-1]))
+            self._end(row)
+        self._vacate(over)
+
+    def _choose(self, logits_BV: Tensor) -> Choice:
+        roster = self._roster or self._call_roll(logits_BV.device)
+        places_B = np.array([len(row.ids) for row in self._speaking], dtype=np.uint64)
+        drawn_B = torch.from_numpy(uniforms(roster.seeds_B, places_B))
+        return choose(
+            logits_BV, roster.temperatures_B, roster.top_ps_B, drawn_B.to(logits_BV.device)
+        )
+
+    def _call_roll(self, device: torch.device) -> _Roster:
+        settings = [row.request.settings for row in self._speaking]
+        self._roster = _Roster(
+            temperatures_B=torch.tensor([each.temperature for each in settings], device=device),
+            top_ps_B=torch.tensor([each.top_p for each in settings], device=device),
+            seeds_B=np.array([row.request.seed for row in self._speaking], dtype=np.uint64),
+        )
+        return self._roster
+
+    def _extend(self, choice: Choice) -> None:
+        ids: list[int] = choice.ids_B.tolist()
+        logprobs: list[float] = choice.logprobs_B.tolist()
+        entropies: list[float] = choice.entropies_B.tolist()
+        for row, token, logprob, entropy in zip(
+            self._speaking, ids, logprobs, entropies, strict=True
+        ):
+            row.ids.append(token)
+            row.logprobs.append(logprob)
+            row.entropies.append(entropy)
+
+    def _vacate(self, slots: Iterable[int]) -> None:
+        """Free these slots: the last row moves into each, so that rows stay side by side."""
+        for slot in sorted(slots, reverse=True):
+            last = len(self._speaking) - 1
+            if slot < last:
+                self._slots.move(last, slot, self._speaking[last].length)
+                self._speaking[slot] = self._speaking[last]
+            self._speaking.pop()
+            self._roster = None
+
+    def _end(self, row: Row) -> bool:
+        """Hand the row's turn over if it has ended."""
+        finish = row.finish
+        if finish is None:
+            return False
+        self._ended.append((row.seat, row.sampled(finish, self._version)))
+        return True

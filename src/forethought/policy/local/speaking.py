@@ -1,0 +1,87 @@
+"""The job of a replica that samples: it joins turns as they come until it is told to stop.
+
+Covers one side of a conversation with `LocalSampler`, which covers the other.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from forethought.policy.local.continuous import ContinuousBatch
+from forethought.policy.local.replica import Port, Replica
+from forethought.policy.local.turns import Request
+from forethought.policy.protocol import Sampled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """Said first: the replica can be told of turns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """Told: turns to begin at once, each with its seat, by the weights of that version."""
+
+    requests: tuple[tuple[int, Request], ...]
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Over:
+    """Told: this seat's conversation is over, or goes on elsewhere."""
+
+    seat: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Told: every conversation is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """Said: this seat's turn is complete."""
+
+    seat: int
+    sampled: Sampled
+
+
+def take_turns(replica: Replica, payload: Any, port: Port) -> None:
+    """The job: begin turns as they are told, say each as it ends, until `Stop`."""
+    port(Listening())
+    speech = _Speech(replica=replica, port=port)
+    while True:
+        for message in port.heard() if speech.batch.busy else port.wait():
+            match message:
+                case Turns():
+                    speech.begin(message)
+                case Over():
+                    speech.batch.forget(message.seat)
+                case Stop():
+                    return
+                case _:
+                    raise TypeError(f"a sampling job was told {message!r}")
+        speech.step()
+
+
+class _Speech:
+    """A replica's batch, made anew for each version of the weights."""
+
+    def __init__(self, replica: Replica, port: Port) -> None:
+        self._inference = replica.inference
+        self._port = port
+        self._version: int | None = None
+        self.batch = ContinuousBatch(self._inference, 0)
+
+    def begin(self, turns: Turns) -> None:
+        if turns.version != self._version:
+            while self.batch.busy:  # what was begun with other weights ends with them
+                self.step()
+            self._version = turns.version
+            self._inference.weights.refresh()
+            self.batch = ContinuousBatch(self._inference, turns.version)
+        for seat, request in turns.requests:
+            self.batch.admit(seat, request)
+
+    def step(self) -> None:
+        for seat, sampled in self.batch.step():
+            self._port(Ended(seat=seat, sampled=sampled))

@@ -1,0 +1,287 @@
+"""Sampled turns: the tokens that the model would say, and what they were worth to it."""
+
+import pytest
+import torch
+
+from forethought.core.trajectory import Finish
+from forethought.policy.local.continuous import ContinuousBatch
+from forethought.policy.local.decoder import Decoder
+from forethought.policy.local.inference import Inference
+from forethought.policy.local.turns import Request
+from forethought.policy.protocol import SamplingSettings
+from tiny import FAMILIES, VOCABULARY, network
+
+PROMPTS = ((1, 2, 3), (4, 5, 6, 7, 8, 9, 10), (11,))
+
+
+def request(ids=PROMPTS[0], *, seed=0, stop=(), **chosen):
+    settings = SamplingSettings(**{"max_tokens": 20} | chosen)
+    return Request(ids=tuple(ids), stop=frozenset(stop), settings=settings, seed=seed)
+
+
+class Counting(Inference):
+    """Counts the tokens that are read, each time a piece of a prefix is."""
+
+    def __init__(self, model, dtype=torch.float32):
+        super().__init__(model, Decoder(model), dtype)
+        self.pieces = []
+
+    def read(self, pieces):
+        self.pieces += [len(piece.ids) for piece in pieces]
+        super().read(pieces)
+
+
+def inference(model=None, dtype=torch.float32):
+    return Counting(network() if model is None else model, dtype)
+
+
+def finish(batch):
+    """What every turn in the batch becomes; each must be told of exactly once."""
+    heard = {}
+    while batch.busy:
+        for seat, sampled in batch.step():
+            assert seat not in heard
+            heard[seat] = sampled
+    return heard
+
+
+def said(inference, requests, version=0, **limits):
+    """What each request becomes when all begin together."""
+    batch = ContinuousBatch(inference, version, **limits)
+    for seat, each in enumerate(requests):
+        batch.admit(seat, each)
+    heard = finish(batch)
+    assert sorted(heard) == list(range(len(requests)))
+    return [heard[seat] for seat in range(len(requests))]
+
+
+@torch.no_grad()
+def full_logprobs(model, prompt, ids, temperature):
+    """The log-probability of each id after the prompt, by one pass of the library's model."""
+    whole = torch.tensor([[*prompt, *ids]])
+    logprobs = (model(whole).logits[0] / temperature).log_softmax(-1)
+    return logprobs[len(prompt) - 1 : -1].gather(1, torch.tensor(ids)[:, None])[:, 0]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_two_hundred_greedy_tokens_are_those_of_transformers(family):
+    model = network(family, seed=3)
+    (sampled,) = said(inference(model), [request(temperature=0.0, max_tokens=200)])
+    expected = model.generate(torch.tensor([PROMPTS[0]]), max_new_tokens=200, do_sample=False)
+    assert list(sampled.ids) == expected[0, len(PROMPTS[0]) :].tolist()
+    assert len(set(sampled.ids)) > 3
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_log_probabilities_are_those_of_a_full_forward_pass(temperature):
+    model = network()
+    requests = [request(prompt, seed=7, temperature=temperature) for prompt in PROMPTS]
+    for prompt, sampled in zip(PROMPTS, said(inference(model), requests), strict=True):
+        expected = full_logprobs(model, prompt, sampled.ids, temperature)
+        torch.testing.assert_close(torch.tensor(sampled.logprobs), expected, rtol=0, atol=1e-4)
+
+
+def test_a_row_does_not_depend_on_its_neighbours():
+    speaker = inference()
+    mine = request(PROMPTS[1], seed=11, max_tokens=40)
+    others = [request(PROMPTS[n % 3], seed=n, max_tokens=1 + 4 * n) for n in range(7)]
+    (alone,) = said(speaker, [mine])
+    for place in (0, 4, 7):
+        crowd = said(speaker, [*others[:place], mine, *others[place:]])[place]
+        assert crowd.ids == alone.ids
+        assert crowd.logprobs == pytest.approx(alone.logprobs, abs=1e-4)
+        assert crowd.entropies == pytest.approx(alone.entropies, abs=1e-4)
+
+
+def test_rows_that_end_at_different_times_leave_the_others_as_they_were():
+    speaker = inference()
+    requests = [request(PROMPTS[n % 3], seed=n, stop=range(4)) for n in range(12)]
+    crowd = said(speaker, requests)
+    assert len({len(sampled.ids) for sampled in crowd}) > 4
+    for each, sampled in zip(requests, crowd, strict=True):
+        (alone,) = said(speaker, [each])
+        assert (sampled.ids, sampled.finish) == (alone.ids, alone.finish)
+
+
+def test_first_tokens_follow_the_models_distribution():
+    model = network(vocab_size=5, spread=0.5)
+    requests = [request((1, 2), seed=seed, max_tokens=1) for seed in range(4000)]
+    counts = torch.zeros(5)
+    for sampled in said(inference(model), requests):
+        counts[sampled.ids[0]] += 1
+    with torch.no_grad():
+        expected = model(torch.tensor([[1, 2]])).logits[0, -1].softmax(-1) * len(requests)
+    assert expected.min() > 5
+    assert ((counts - expected) ** 2 / expected).sum() < 18.467  # 4 degrees of freedom, 0.999
+
+
+def test_the_same_seed_says_the_same_and_another_seed_something_else():
+    speaker = inference()
+    first, again, other = said(speaker, [request(seed=seed) for seed in (1, 1, 2)])
+    (later,) = said(speaker, [request(seed=1)])
+    assert first.ids == again.ids == later.ids
+    assert other.ids != first.ids
+
+
+def test_the_tokens_of_one_turn_are_drawn_with_different_numbers():
+    model = network(spread=0.0)  # every token is equally likely at every place
+    (sampled,) = said(inference(model), [request(max_tokens=60)])
+    assert len(set(sampled.ids)) > 15
+
+
+def test_a_stop_token_ends_the_turn_and_is_kept():
+    speaker = inference()
+    (whole,) = said(speaker, [request(seed=5)])
+    stop = whole.ids[6]
+    first = whole.ids.index(stop)
+    (cut,) = said(speaker, [request(seed=5, stop=(stop,))])
+    assert cut.finish is Finish.END_OF_TURN
+    assert cut.ids == whole.ids[: first + 1]
+    assert len(cut.logprobs) == len(cut.entropies) == first + 1
+
+
+def test_a_turn_ends_at_its_token_limit():
+    speaker = inference()
+    short, long = said(speaker, [request(max_tokens=3), request(max_tokens=9)])
+    assert (short.finish, len(short.ids)) == (Finish.TOKEN_LIMIT, 3)
+    assert (long.finish, len(long.ids)) == (Finish.TOKEN_LIMIT, 9)
+    assert long.ids[:3] == short.ids
+
+
+def test_a_turn_ends_where_the_context_is_full():
+    speaker = inference(network(max_position_embeddings=10))
+    (sampled,) = said(speaker, [request()])
+    assert sampled.finish is Finish.CONTEXT_FULL
+    assert len(PROMPTS[0]) + len(sampled.ids) == 10
+
+
+@pytest.mark.parametrize("length", [10, 11])
+def test_a_prompt_that_fills_the_context_is_answered_with_nothing(length):
+    speaker = inference(network(max_position_embeddings=10))
+    full, other = said(speaker, [request(range(length)), request()])
+    assert (full.finish, full.ids) == (Finish.CONTEXT_FULL, ())
+    assert other.ids
+
+
+def test_the_weight_version_is_noted():
+    (sampled,) = said(inference(), [request()], version=17)
+    assert sampled.weight_version == 17
+
+
+def test_what_rows_begin_with_is_read_once():
+    speaker = inference()
+    said(speaker, [request(PROMPTS[1], seed=seed) for seed in range(5)])
+    assert speaker.pieces == [len(PROMPTS[1]) - 1]
+
+
+def test_a_latecomer_of_a_group_does_not_read_its_opening_again():
+    speaker = inference()
+    batch = ContinuousBatch(speaker, 0)
+    batch.admit(1, request(PROMPTS[1], seed=1))
+    first = finish(batch)[1]
+    batch.admit(2, request(PROMPTS[1], seed=1))
+    assert finish(batch)[2].ids == first.ids
+    assert speaker.pieces == [len(PROMPTS[1]) - 1]
+
+
+def test_old_openings_are_forgotten():
+    speaker = inference()
+    batch = ContinuousBatch(speaker, 0, openings_kept=7)
+    for seat, prompt in enumerate((PROMPTS[0], PROMPTS[1], PROMPTS[0])):
+        batch.admit(seat, request(prompt))
+        finish(batch)
+    batch.admit(9, request(PROMPTS[1]))
+    finish(batch)
+    assert speaker.pieces == [2, 6, 2, 6]  # the first went when the second came, and so on
+
+
+def test_a_later_turn_reads_only_what_is_new():
+    speaker = inference()
+    batch = ContinuousBatch(speaker, 0)
+    batch.admit(1, request(seed=3))
+    first = finish(batch)[1]
+    history = (*PROMPTS[0], *first.ids, 5, 6, 7)
+    batch.admit(1, request(history, seed=4))
+    second = finish(batch)[1]
+    # The token that ended the first turn was never read, and the newest is read by speaking.
+    assert speaker.pieces == [len(PROMPTS[0]) - 1, 1 + 3 - 1]
+    (afresh,) = said(inference(), [request(history, seed=4)])
+    assert second.ids == afresh.ids
+    assert second.logprobs == pytest.approx(afresh.logprobs, abs=1e-4)
+
+
+def test_a_history_that_was_rewritten_is_read_again_from_where_it_differs():
+    speaker = inference()
+    batch = ContinuousBatch(speaker, 0)
+    batch.admit(1, request(PROMPTS[1], seed=3))
+    finish(batch)
+    rewritten = (*PROMPTS[1][:4], 20, 21, 22)
+    batch.admit(1, request(rewritten, seed=4))
+    second = finish(batch)[1]
+    assert speaker.pieces == [6, 2]
+    (afresh,) = said(inference(), [request(rewritten, seed=4)])
+    assert second.ids == afresh.ids
+
+
+def test_another_model_remembers_nothing_of_a_seat():
+    speaker = inference()
+    for version in (0, 1):
+        batch = ContinuousBatch(speaker, version)
+        batch.admit(1, request())
+        finish(batch)
+    assert speaker.pieces == [2, 2]
+
+
+def test_rows_may_join_and_leave_at_any_token():
+    alone = {n: said(inference(), [request(PROMPTS[n % 3], seed=n)])[0] for n in range(6)}
+    batch = ContinuousBatch(inference(), 0)
+    heard = {}
+    for seat in range(6):
+        batch.admit(seat, request(PROMPTS[seat % 3], seed=seat))
+        for _ in range(3):
+            heard |= dict(batch.step())
+    heard |= finish(batch)
+    for seat, sampled in heard.items():
+        assert sampled.ids == alone[seat].ids
+        assert sampled.logprobs == pytest.approx(alone[seat].logprobs, abs=1e-4)
+
+
+def test_a_conversation_that_is_given_up_leaves_the_others_as_they_were():
+    (alone,) = said(inference(), [request(PROMPTS[1], seed=2)])
+    batch = ContinuousBatch(inference(), 0)
+    for seat in range(4):
+        batch.admit(seat, request(PROMPTS[1], seed=seat))
+    for _ in range(3):
+        batch.step()
+    for seat in (0, 3):
+        batch.forget(seat)
+    heard = finish(batch)
+    assert sorted(heard) == [1, 2]
+    assert heard[2].ids == alone.ids
+
+
+def test_long_openings_are_read_in_portions_and_come_out_alike():
+    drawn = torch.Generator().manual_seed(0)
+    prompts = [
+        tuple(torch.randint(VOCABULARY, (length,), generator=drawn).tolist())
+        for length in range(150, 450, 50)
+    ]
+    model = network(num_hidden_layers=1)
+    speaker = inference(model)
+    requests = [request(prompt, seed=7) for prompt in prompts]
+    for prompt, sampled in zip(prompts, said(speaker, requests, read_at_once=300), strict=True):
+        expected = full_logprobs(model, prompt, sampled.ids, 1.0)
+        torch.testing.assert_close(torch.tensor(sampled.logprobs), expected, rtol=0, atol=1e-4)
+    assert max(speaker.pieces) <= 300
+    assert sum(speaker.pieces) == sum(len(prompt) - 1 for prompt in prompts)
+
+
+def test_bfloat16_is_near_float32():
+    model = network(spread=0.1)
+    exact, near = (
+        said(inference(model, dtype), [request(PROMPTS[1], temperature=0.0, max_tokens=5)])[0]
+        for dtype in (torch.float32, torch.bfloat16)
+    )
+    assert exact.ids == near.ids
+    assert exact.logprobs == pytest.approx(near.logprobs, abs=0.05)
+    assert exact.logprobs != near.logprobs

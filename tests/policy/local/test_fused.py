@@ -1,0 +1,120 @@
+"""A model's weights as sampling reads them: shared where they can be, fresh where they cannot."""
+
+import copy
+import importlib
+
+import pytest
+import torch
+
+from forethought.policy.local.fused import FusedWeights, fuse
+from tiny import FAMILIES, network, same_weights, weights
+
+
+def storages(model):
+    """Where the tensors that sampling reads lie."""
+    read = FusedWeights(model, torch.float32)
+    layers = [
+        matrix.weight_OE
+        for layer in read.layers
+        for matrix in (layer.query_key_value, layer.gate_up, layer.output, layer.down)
+    ]
+    return {tensor.untyped_storage().data_ptr() for tensor in layers}
+
+
+def own_storages(model):
+    return {weight.untyped_storage().data_ptr() for weight in model.parameters()}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_fusing_changes_no_weight_and_holds_nothing_twice(family):
+    model = network(family)
+    before, names = weights(model), [name for name, _ in model.named_parameters()]
+    objects = list(model.parameters())
+    assert not storages(model) <= own_storages(model)
+    fuse(model)
+    assert same_weights(weights(model), before)
+    assert [name for name, _ in model.named_parameters()] == names
+    assert all(one is other for one, other in zip(model.parameters(), objects, strict=True))
+    assert storages(model) <= own_storages(model)
+
+
+def test_what_an_optimiser_writes_is_read_without_copying():
+    model = network()
+    fuse(model)
+    read = FusedWeights(model, torch.float32)
+    with torch.no_grad():
+        model.model.layers[1].self_attn.k_proj.weight.add_(1.0)
+    attention = model.model.layers[1].self_attn
+    expected = torch.cat(
+        [attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight]
+    )
+    assert torch.equal(read.layers[1].query_key_value.weight_OE, expected)
+
+
+def test_fusing_twice_moves_nothing():
+    model = network()
+    fuse(model)
+    places = [weight.data_ptr() for weight in model.parameters()]
+    fuse(model)
+    assert [weight.data_ptr() for weight in model.parameters()] == places
+
+
+def test_a_fused_model_is_saved_and_loaded_like_any_other(tmp_path):
+    model = network()
+    fuse(model)
+    model.save_pretrained(tmp_path)
+    again = type(model).from_pretrained(tmp_path)
+    assert same_weights(weights(again), weights(model))
+
+
+def test_a_fused_model_still_learns_by_its_own_parameters():
+    one, other = network(), network()
+    fuse(one)
+    ids = torch.tensor([[1, 2, 3, 4]])
+    for model in (one, other):
+        model(ids, labels=ids).loss.backward()
+    for mine, theirs in zip(one.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad)
+
+
+def test_shared_memory_keeps_matrices_together():
+    model = network()
+    fuse(model)
+    model.share_memory()
+    assert storages(model) <= own_storages(model)
+    assert all(weight.is_shared() for weight in model.parameters())
+
+
+def test_copies_in_another_number_type_are_made_again_when_asked():
+    model = network()
+    read = FusedWeights(model, torch.bfloat16)
+    down = model.model.layers[0].mlp.down_proj.weight
+    with torch.no_grad():
+        down.fill_(2.0)
+    assert not read.layers[0].down.weight_OE.eq(2).all()
+    read.refresh()
+    assert read.layers[0].down.weight_OE.dtype is torch.bfloat16
+    assert read.layers[0].down.weight_OE.eq(2).all()
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_adapters_are_part_of_what_is_read_and_the_weights_beneath_stay():
+    peft = importlib.import_module("peft")
+    model = network()
+    beneath = copy.deepcopy(model.model.layers[0].self_attn.q_proj.weight)
+    adapted = peft.get_peft_model(
+        model, peft.LoraConfig(r=2, lora_alpha=4, target_modules=["q_proj"])
+    )
+    fuse(adapted)
+    read = FusedWeights(adapted, torch.float32)
+    module = model.model.layers[0].self_attn.q_proj
+    for round_ in range(3):
+        with torch.no_grad():
+            module.lora_B["default"].weight.fill_(0.1 * round_)
+        read.refresh()
+        change = module.scaling["default"] * (
+            module.lora_B["default"].weight @ module.lora_A["default"].weight
+        )
+        mine = read.layers[0].query_key_value.weight_OE[: len(beneath)]
+        torch.testing.assert_close(mine, (beneath + change).detach())
+    assert torch.equal(module.base_layer.weight, beneath)
