@@ -290,3 +290,26 @@ def test_a_frozen_reference_reaches_the_workers():
         assert theirs == mine.tolist()
     finally:
         crew.close()
+
+
+def hears_once(replica, payload, port):
+    port("listening")
+    return port.wait()
+
+
+def test_what_a_job_was_told_too_late_the_next_one_does_not_hear(crew):
+    async def run():
+        async def listen(word):
+            listening = asyncio.Event()
+            work = asyncio.create_task(
+                crew.run(hears_once, [None], lambda place, value: listening.set())
+            )
+            await listening.wait()
+            crew.tell(0, word)
+            return await work
+
+        first = await listen("first")
+        crew.tell(0, "too late")
+        return first, await listen("second")
+
+    assert asyncio.run(run()) == ([["first"]], [["second"]])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from forethought.policy.local.fused import FusedWeights, fuse
-from tiny import FAMILIES, network, same_weights, weights
+from tiny import FAMILIES, local_model, network, same_weights, weights
 
 
 def storages(model):
@@ -118,3 +118,16 @@ def test_adapters_are_part_of_what_is_read_and_the_weights_beneath_stay():
         mine = read.layers[0].query_key_value.weight_OE[: len(beneath)]
         torch.testing.assert_close(mine, (beneath + change).detach())
     assert torch.equal(module.base_layer.weight, beneath)
+
+
+def test_a_fused_model_takes_saved_weights_in_place(tmp_path):
+    model, other = local_model(), local_model(seed=9)
+    fuse(model.network)
+    fuse(other.network)
+    read = FusedWeights(model.network, torch.float32)
+    other.save(tmp_path)
+    model.load_weights(tmp_path)
+    assert same_weights(weights(model.network), weights(other.network))
+    theirs = FusedWeights(other.network, torch.float32)
+    mine, yours = (each.layers[1].query_key_value.weight_OE for each in (read, theirs))
+    assert torch.equal(mine, yours)

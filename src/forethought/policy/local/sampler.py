@@ -175,7 +175,8 @@ class _Session:
             reason = error
         finally:
             self.over = True
-            self.stop()  # a loop that is closed around open conversations must not wait for them
+            if not self._stopped:  # a loop that closes must not wait for open conversations
+                self.stop()
             for seat in self._at_work.values():
                 seat.fail(reason)
             if not self._heard_of:

@@ -147,23 +147,27 @@ def _serve(pipe: Connection, estate: Estate, number: int, inherited: Sequence[Co
     _die_with_parent()
     torch.set_num_threads(1)
     replica = estate.replica(number)
-    jobs: SimpleQueue[Any] = SimpleQueue()
-    told: SimpleQueue[Any] = SimpleQueue()
-    Thread(target=_listen, args=(pipe, jobs, told), daemon=True).start()
-    port = Port(emit=lambda value: _send(pipe, "emit", value), inbox=told)
+    jobs: SimpleQueue[tuple[Job, Any, SimpleQueue[Any]]] = SimpleQueue()
+    Thread(target=_listen, args=(pipe, jobs), daemon=True).start()
     while True:
-        job, payload = jobs.get()
+        job, payload, inbox = jobs.get()
+        port = Port(emit=lambda value: _send(pipe, "emit", value), inbox=inbox)
         _answer(pipe, replica, port, job, payload)
 
 
-def _listen(pipe: Connection, jobs: "SimpleQueue[Any]", told: "SimpleQueue[Any]") -> None:
-    """Sort what comes into jobs and what the job at work is told."""
+def _listen(pipe: Connection, jobs: "SimpleQueue[tuple[Job, Any, SimpleQueue[Any]]]") -> None:
+    """Sort what comes into jobs and what the latest of them is told."""
+    inbox: SimpleQueue[Any] = SimpleQueue()
     while True:
         try:
             kind, value = pickle.loads(pipe.recv_bytes())
         except (EOFError, OSError):
             os._exit(0)
-        (jobs if kind == "job" else told).put(value)
+        if kind == "job":
+            inbox = SimpleQueue()  # what an earlier job was told too late is not for this one
+            jobs.put((*value, inbox))
+        else:
+            inbox.put(value)
 
 
 def _die_with_parent() -> None:
