@@ -9,18 +9,25 @@ from forethought.tools.sandbox.inside.frames import (
     End,
     Report,
     Request,
+    State,
     take_report,
     take_request,
 )
 from forethought.tools.sandbox.inside.output import Capture
 
 requests = st.builds(
-    Request, st.sampled_from(Ask), st.integers(0, 2**32 - 1), st.binary(max_size=50)
+    Request,
+    st.sampled_from(Ask),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**32 - 1),
+    st.binary(max_size=50),
+    st.binary(max_size=50),
 )
 reports = st.builds(
     Report,
     call=st.integers(0, 2**32 - 1),
     end=st.sampled_from(End),
+    state=st.sampled_from((State.KEPT, State.FRESH, State.FRESH | State.LOST)),
     status=st.integers(0, 2**31 - 1),
     seconds=st.floats(0, 1e6),
     cpu=st.floats(0, 1e6),

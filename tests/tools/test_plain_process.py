@@ -1,4 +1,4 @@
-"""The weak isolation: no walls, but limits, and nothing left behind."""
+"""The tier `none`: no walls, but limits, and nothing left behind."""
 
 import asyncio
 import json
@@ -8,11 +8,16 @@ import pytest
 
 from forethought.core.messages import ToolCall, ToolStatus
 from forethought.tools.python_tool import PythonTool
+from forethought.tools.sandbox.server import _ENVIRONMENT
+from forethought.tools.sandbox.tiers import CONSENT
 from forethought.tools.settings import PythonSettings
 
-SETTINGS = PythonSettings(
-    isolation="process", allow_weak=True, servers=1, wall_seconds=2.0, memory_mb=160
-)
+SETTINGS = PythonSettings(tier="none", servers=1, wall_seconds=2.0, memory_mb=160)
+
+
+@pytest.fixture(autouse=True)
+def consent(monkeypatch):
+    monkeypatch.setenv(CONSENT, "1")
 
 
 def run_all(*programs):
@@ -40,7 +45,7 @@ def test_programs_run_in_an_empty_folder_that_goes_with_them():
 
 def test_the_environment_is_empty_there_too(host):
     (reply,) = run_all("import os\nsorted(os.environ)")
-    assert reply.text == "['HOME', 'LANG', 'PATH', 'PYTHONHASHSEED']"
+    assert reply.text == str(sorted(_ENVIRONMENT))
 
 
 @pytest.mark.parametrize(

@@ -26,14 +26,21 @@ class ScriptedServer:
     load: int = 0
     closed: bool = False
     ran: list[bytes] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
 
-    async def run(self, code):
+    async def run(self, code, stdin=b"", session=0):
         self.ran.append(code)
         answer = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         if isinstance(answer, ServerDiedError):
             self.alive = False
             raise answer
         return answer
+
+    async def answers(self, seconds):
+        return self.alive
+
+    def end_session(self, session):
+        self.ended.append(session)
 
     async def close(self):
         self.closed = True

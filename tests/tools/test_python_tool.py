@@ -5,6 +5,7 @@ import pytest
 from forethought.core.errors import RecipeError
 from forethought.core.messages import ToolCall, ToolStatus
 from forethought.tools.python_tool import PythonTool
+from forethought.tools.sandbox.tiers import CONSENT
 from forethought.tools.settings import PythonSettings
 
 OK, ERROR = ToolStatus.OK, ToolStatus.MODEL_ERROR
@@ -240,9 +241,10 @@ def test_the_tool_describes_itself(sandbox):
     assert spec.parameters["required"] == ["code"]
 
 
-def test_weak_isolation_needs_consent(sandbox):
-    tool = PythonTool(PythonSettings(isolation="process"))
-    with pytest.raises(RecipeError, match=r"tool\.allow_weak=true"):
+def test_no_isolation_needs_a_setting_and_a_variable(sandbox, monkeypatch):
+    monkeypatch.delenv(CONSENT, raising=False)
+    tool = PythonTool(PythonSettings(tier="none"))
+    with pytest.raises(RecipeError, match=f"set {CONSENT}=1"):
         sandbox.runner.run(tool.__aenter__())
 
 

@@ -21,12 +21,14 @@ from forethought.tools.sandbox.server import BOOT
 NOBODY = 65_534
 PYTHON = "/usr/bin/python3"
 LIMITS = Limits(
-    namespaces=True,
+    tier="namespaces",
     wall_seconds=2.0,
     cpu_seconds=2,
     memory_mb=128,
     processes=8,
+    idle_seconds=60.0,
     preload=(),
+    packages=(),
     hidden=(),
 )
 
@@ -78,7 +80,7 @@ def ask(folder):
             return report
 
         def ask_server(code):
-            ours.sendall(Request(Ask.RUN, 1, code.encode()).pack())
+            ours.sendall(Request(Ask.RUN, 1, 0, code.encode()).pack())
             return next_report()
 
         ready = next_report()

@@ -1,6 +1,8 @@
 """What an agent may call."""
 
-from typing import Protocol
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol, runtime_checkable
 
 from forethought.core.messages import ToolCall, ToolReply, ToolSpec
 
@@ -20,3 +22,22 @@ class Tools(Protocol):
         forge: the episode is then *not measured*.
         """
         ...
+
+
+@runtime_checkable
+class StatefulTools(Tools, Protocol):
+    """Tools that may remember, within one attempt, what earlier calls left."""
+
+    def attempt(self) -> AbstractAsyncContextManager[Tools]:
+        """The tools for one attempt, until it ends."""
+        ...
+
+
+@asynccontextmanager
+async def for_attempt(tools: Tools) -> AsyncGenerator[Tools]:
+    """The tools as one attempt may use them: with a memory of its own, where they have one."""
+    if isinstance(tools, StatefulTools):
+        async with tools.attempt() as own:
+            yield own
+    else:
+        yield tools

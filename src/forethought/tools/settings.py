@@ -6,27 +6,42 @@ from pydantic import Field
 
 from forethought.core.settings import Settings
 
+Tier = Literal["namespaces", "landlock-uid", "landlock", "remote", "none"]
+"""How programs are kept apart from the host, the strongest first."""
+
 
 class PythonSettings(Settings):
     """How programs run: how far apart from the host, how many at once, and with what limits."""
 
-    isolation: Literal["namespaces", "process"] = "namespaces"
-    """`namespaces` keeps programs away from the host; `process` only limits them."""
-    allow_weak: bool = False
-    """Permit `isolation = "process"`. For trusted problems only."""
+    tier: Literal["auto", "namespaces", "landlock-uid", "landlock", "remote", "none"] = "auto"
+    """What keeps programs apart from the host. `auto` takes the first of `namespaces`,
+    `landlock-uid` and `landlock` that withstands its own attacks here, and says which."""
+    url: str = ""
+    """Address of a service for `tier = "remote"`, up to and without `/run_code`."""
+    python: str = ""
+    """Interpreter for programs, such as that of a virtual environment made for them: its
+    packages can be imported. Empty for this one, with the standard library alone."""
+    preload: tuple[str, ...] = ()
+    """Modules imported once, before programs start."""
+    state: Literal["stateless", "session"] = "stateless"
+    """Whether programs of one attempt share an interpreter and its variables."""
+    max_sessions: Annotated[int, Field(ge=1, le=200)] = 64
+    """Sessions open at once at most."""
+    session_idle_seconds: Annotated[float, Field(ge=0.1, le=86_400)] = 1800.0
+    """Time after which a session that nobody uses is ended."""
     servers: Annotated[int, Field(ge=1, le=64)] = 2
     """Fork servers; one for each core that programs may use."""
     calls_per_server: Annotated[int, Field(ge=1, le=32)] = 4
     """Calls that one server runs at once. More wait in line, outside of their deadline."""
+    queue: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
+    """Calls that may wait in line. One more is refused, and its attempt not measured."""
     wall_seconds: Annotated[float, Field(ge=0.1, le=86_400)] = 5.0
     """Time that a program may take."""
     cpu_seconds: Annotated[int, Field(ge=1, le=86_400)] = 5
-    """Processor time that each process of a program may take."""
+    """Processor time that each process of a program may take; none of its own in a session."""
     memory_mb: Annotated[int, Field(ge=16, le=1_048_576)] = 512
     """Memory that a program may hold, all its processes together."""
     processes: Annotated[int, Field(ge=2, le=4096)] = 32
-    """Processes and threads that a program may have at once (with namespaces)."""
+    """Processes and threads that a program may have at once, where those can be counted."""
     shown_characters: Annotated[int, Field(ge=100, le=30_000)] = 2000
     """Output shown to the model; of more, the beginning and the end."""
-    preload: tuple[str, ...] = ()
-    """Modules of the standard library imported once, before programs start."""

@@ -5,7 +5,13 @@ import signal
 from dataclasses import dataclass
 from enum import StrEnum
 
-from forethought.tools.sandbox.inside.frames import OUT_OF_MEMORY, End, Report
+from forethought.tools.sandbox.inside.frames import (
+    BAD_SYNTAX,
+    OUT_OF_MEMORY,
+    End,
+    Report,
+    State,
+)
 
 
 class Kind(StrEnum):
@@ -13,20 +19,24 @@ class Kind(StrEnum):
 
     OK = "ok"
     ERROR = "error"
+    SYNTAX = "syntax_error"
     TIMEOUT = "timeout"
-    CPU = "cpu"
-    MEMORY = "memory"
-    OUTPUT = "output"
+    CPU = "cpu_limit"
+    MEMORY = "memory_limit"
+    DISK = "disk_limit"
+    OUTPUT = "output_limit"
     CRASH = "crash"
+    REJECTED = "rejected"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What became of one program, and what it wrote.
 
-    `detail` is its exit code or the name of the signal that ended it; `seconds` counts from its
-    start, so that waiting in line is not part of it. Of a stream longer than 64 KB, `out` and
-    `err` hold the two ends.
+    `detail` is its exit code or the name of the signal that ended it. `seconds` counts from its
+    start; what it waited before and after is `queued`. Of a stream longer than 64 KB, `out` and
+    `err` hold the two ends. `state_lost`: the variables of its session are gone, either with this
+    program or before it.
 
     >>> Outcome(kind=Kind.OK, out=b"2", out_bytes=1).kind
     <Kind.OK: 'ok'>
@@ -40,9 +50,22 @@ class Outcome:
     err_bytes: int = 0
     seconds: float = 0.0
     cpu: float = 0.0
+    queued: float = 0.0
+    state_lost: bool = False
+
+    @property
+    def truncated(self) -> bool:
+        """Whether it wrote more than is kept."""
+        return self.out_bytes + self.err_bytes > len(self.out) + len(self.err)
 
 
-_ENDED_BY_US = {End.TIMEOUT: Kind.TIMEOUT, End.MEMORY: Kind.MEMORY, End.OUTPUT: Kind.OUTPUT}
+_ENDED_BY_US = {
+    End.TIMEOUT: Kind.TIMEOUT,
+    End.MEMORY: Kind.MEMORY,
+    End.DISK: Kind.DISK,
+    End.OUTPUT: Kind.OUTPUT,
+    End.FORGED: Kind.CRASH,
+}
 
 
 def judge(report: Report, cpu_seconds: int) -> Outcome:
@@ -57,6 +80,7 @@ def judge(report: Report, cpu_seconds: int) -> Outcome:
         err_bytes=report.err_bytes,
         seconds=report.seconds,
         cpu=report.cpu,
+        state_lost=State.LOST in report.state,
     )
 
 
@@ -67,7 +91,7 @@ def _judge_status(report: Report, cpu_seconds: int) -> tuple[Kind, str]:
         kind = Kind.CPU if number == signal.SIGXCPU or starved else Kind.CRASH
         return kind, _signal_name(number)
     code = os.WEXITSTATUS(report.status)
-    kinds = {0: Kind.OK, OUT_OF_MEMORY: Kind.MEMORY}
+    kinds = {0: Kind.OK, OUT_OF_MEMORY: Kind.MEMORY, BAD_SYNTAX: Kind.SYNTAX}
     return kinds.get(code, Kind.ERROR), str(code)
 
 

@@ -1,62 +1,73 @@
-"""Several fork servers as one: shares out calls, replaces the dead, decides who is to blame."""
+"""Several fork servers as one: shares out calls, and decides who is to blame when one fails.
+
+Whatever a program can bring about is an outcome of that program. Infrastructure is blamed only
+where no program had a hand in it: before the program began.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import count
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from forethought.core.errors import SandboxError
-from forethought.tools.sandbox.inside.frames import End, Report
+from forethought.tools.sandbox.breaker import Advice, Breaker
+from forethought.tools.sandbox.fleet import Fleet, ForkServer, Health, StartServer
+from forethought.tools.sandbox.inside.frames import End, Report, State
 from forethought.tools.sandbox.outcome import Kind, Outcome, judge
 from forethought.tools.sandbox.server import ServerDiedError, start_server
+from forethought.tools.sandbox.turnstile import Turnstile
 from forethought.tools.settings import PythonSettings
 
 _ATTEMPTS = 3
+INFRASTRUCTURE = "infrastructure"
+"""What calls are counted under that no server could run."""
 
 
-class ForkServer(Protocol):
-    """What the pool asks of a server."""
+@dataclass(slots=True)
+class Session:
+    """One attempt's interpreter: on which server it lives, once a program has run in it."""
 
-    @property
-    def alive(self) -> bool:
-        """Whether it may be given calls."""
-        ...
-
-    @property
-    def load(self) -> int:
-        """How many calls it has."""
-        ...
-
-    async def run(self, code: bytes) -> Report:
-        """Run one program. Raises `ServerDiedError`."""
-        ...
-
-    async def close(self) -> None:
-        """End it, and wait until it is gone."""
-        ...
-
-
-StartServer = Callable[[PythonSettings], Awaitable[ForkServer]]
+    number: int
+    server: ForkServer | None = None
+    fresh: bool = True
 
 
 class Pool:
-    """Runs programs on the least busy server; used as an async context."""
+    """Runs programs on the least busy server; used as an async context.
 
-    def __init__(self, settings: PythonSettings, start: StartServer = start_server) -> None:
+    `counts` has every kind of outcome so far, and what infrastructure failed.
+    """
+
+    def __init__(
+        self,
+        settings: PythonSettings,
+        start: StartServer = start_server,
+        health: Health | None = None,
+    ) -> None:
+        self.counts = Counter[str]()
         self._settings = settings
-        self._start = start
-        self._servers: list[ForkServer] = []
-        self._room = asyncio.Semaphore(settings.servers * settings.calls_per_server)
-        self._mending = asyncio.Lock()
+        self._fleet = Fleet(settings, start, health or Health())
+        self._line = Turnstile(settings.servers * settings.calls_per_server, settings.queue)
+        self._breaker = Breaker()
         self._quarantine = asyncio.Lock()
+        self._numbers = count(1)
+        self._sessions = dict[int, Session]()
+
+    @property
+    def replaced(self) -> Counter[str]:
+        """Servers that were replaced, by why: `dead`, `wedged` (and then dead), `rebuilt`."""
+        return self._fleet.replaced
+
+    @property
+    def sessions(self) -> frozenset[int]:
+        """The numbers of the sessions that have an interpreter."""
+        return frozenset(self._sessions)
 
     async def __aenter__(self) -> Self:
-        try:
-            for _ in range(self._settings.servers):
-                self._servers.append(await self._start(self._settings))
-        except BaseException:
-            await self._close()
-            raise
+        await self._fleet.open()
         return self
 
     async def __aexit__(
@@ -65,57 +76,101 @@ class Pool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._close()
+        await self._fleet.close()
 
-    async def run(self, code: str) -> Outcome:
+    def open_session(self) -> Session:
+        """Begin a session. It costs nothing until its first program."""
+        return Session(next(self._numbers))
+
+    def close_session(self, session: Session) -> None:
+        """Let go of a session and of its interpreter."""
+        if self._sessions.pop(session.number, None) and session.server is not None:
+            session.server.end_session(session.number)
+
+    async def run(self, code: str, stdin: str = "", session: Session | None = None) -> Outcome:
         """Run one program, in line behind others if need be.
 
-        Raises `SandboxError` when no server could even begin it. A program whose server dies
-        under it runs once more, alone: if that server dies too, the program is to blame.
+        Raises `SandboxError` when the line is full, or no server could even begin it, and
+        `RecipeError` when that happens too often. A program whose server dies under it runs once
+        more, alone: if that server dies too, the program is to blame.
         """
-        source = code.encode()
-        async with self._room:
-            if not self._servers:
-                raise RuntimeError("the sandbox is not open: enter it with `async with` first")
-            failure = "no server"
-            for attempt in range(_ATTEMPTS):
-                server = await self._choose(attempt)
-                try:
-                    report = await server.run(source)
-                except ServerDiedError:
-                    return await self._run_alone(source)
-                if report.end is not End.SETUP:
-                    return judge(report, self._settings.cpu_seconds)
-                failure = report.err.decode("utf-8", "replace")
-            raise SandboxError(f"no server could start a program: {failure}")
+        if not self._fleet.servers:
+            raise RuntimeError("the sandbox is not open: enter it with `async with` first")
+        asked = time.monotonic()
+        try:
+            async with self._line.inside():
+                outcome = await self._run(code.encode(), stdin.encode(), session)
+        except SandboxError:
+            self.counts[INFRASTRUCTURE] += 1
+            if self._breaker.note(failed=True) is Advice.REBUILD:
+                async with self._line.shut():
+                    await self._fleet.rebuild()
+            raise
+        self.counts[outcome.kind] += 1
+        self._breaker.note(failed=False)
+        return replace(outcome, queued=max(0.0, time.monotonic() - asked - outcome.seconds))
 
-    async def _choose(self, attempt: int) -> ForkServer:
-        await self._mend()
-        servers = sorted(self._servers, key=lambda server: server.load)
-        return servers[attempt % len(servers)]
-
-    async def _mend(self) -> None:
-        if all(server.alive for server in self._servers):
-            return
-        async with self._mending:
-            for place, server in enumerate(self._servers):
-                if not server.alive:
-                    await server.close()
-                    self._servers[place] = await self._start(self._settings)
-
-    async def _run_alone(self, source: bytes) -> Outcome:
-        async with self._quarantine:
-            server = await self._start(self._settings)
+    async def _run(self, code: bytes, stdin: bytes, session: Session | None) -> Outcome:
+        if session is not None:
+            return await self._run_in_session(code, session)
+        failure = "no server"
+        for attempt in range(_ATTEMPTS):
+            server = await self._fleet.choose(attempt)
             try:
-                report = await server.run(source)
+                report = await server.run(code, stdin)
+            except ServerDiedError:
+                return await self._run_alone(code, stdin)
+            if report.end is not End.SETUP:
+                return judge(report, self._settings.cpu_seconds)
+            failure = _reason(report)
+        raise SandboxError(f"no server could start a program: {failure}")
+
+    async def _run_alone(self, code: bytes, stdin: bytes) -> Outcome:
+        async with self._quarantine:
+            server = await self._fleet.start_another()
+            try:
+                report = await server.run(code, stdin)
             except ServerDiedError:
                 return Outcome(kind=Kind.CRASH, detail="a fault that ended its server")
             finally:
                 await asyncio.shield(server.close())
         if report.end is End.SETUP:
-            raise SandboxError(report.err.decode("utf-8", "replace"))
+            raise SandboxError(_reason(report))
         return judge(report, self._settings.cpu_seconds)
 
-    async def _close(self) -> None:
-        servers, self._servers = self._servers, []
-        await asyncio.gather(*(server.close() for server in servers))
+    async def _run_in_session(self, code: bytes, session: Session) -> Outcome:
+        """In the session's own interpreter; in a new one, and said so, where that is gone."""
+        self._admit(session)
+        had_state = not session.fresh
+        for attempt in range(_ATTEMPTS):
+            if session.server is None or not session.server.alive:
+                session.server = await self._fleet.choose(attempt)
+            try:
+                report = await session.server.run(code, session=session.number)
+            except ServerDiedError:
+                # Its other programs cannot be run again, so this one cannot be tried alone.
+                session.server, session.fresh = None, True
+                return replace(await self._run_alone(code, b""), state_lost=True)
+            if report.end is not End.SETUP:
+                return self._judge_cell(report, session, had_state=had_state)
+            session.server = None
+        raise SandboxError("no server could start a session")
+
+    def _admit(self, session: Session) -> None:
+        most = self._settings.max_sessions
+        if session.number not in self._sessions and len(self._sessions) >= most:
+            raise SandboxError(
+                f"busy: {most} sessions of the Python tool are open: attempt fewer problems at "
+                "once, or raise tool.max_sessions"
+            )
+        self._sessions[session.number] = session
+
+    def _judge_cell(self, report: Report, session: Session, *, had_state: bool) -> Outcome:
+        outcome = judge(report, self._settings.cpu_seconds)
+        lost_before = had_state and State.FRESH in report.state
+        session.fresh = outcome.state_lost
+        return replace(outcome, state_lost=outcome.state_lost or lost_before)
+
+
+def _reason(report: Report) -> str:
+    return report.err.decode("utf-8", "replace")

@@ -2,19 +2,19 @@
 
 import asyncio
 import os
-import site
 import socket
 import subprocess
-import sys
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 from forethought.core.errors import SandboxError
 from forethought.tools.sandbox.inside.frames import Ask, End, Report, Request, take_report
 from forethought.tools.sandbox.inside.limits import Limits
+from forethought.tools.sandbox.interpreter import find_interpreter, hidden_folders
 from forethought.tools.settings import PythonSettings
 
-_START_SECONDS = 30.0
+_START_SECONDS = 60.0
 _GRACE_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
 _FOLDER = Path(__file__).parent
@@ -34,7 +34,26 @@ _ENVIRONMENT = {
     "HOME": "/tmp",
     "LANG": "C.UTF-8",
     "PYTHONHASHSEED": "0",
+    # A fork server must have one thread, and threads of libraries would count as processes.
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "1",
+    "MPLBACKEND": "Agg",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a server's process is started: by which command, with the sandbox from which folder.
+
+    `command` goes before the interpreter; one that takes rights away shows what is left to do.
+
+    >>> Launch(command=("nice",)).command
+    ('nice',)
+    """
+
+    command: tuple[str, ...] = ()
+    folder: Path = _FOLDER
 
 
 class ServerDiedError(SandboxError):
@@ -64,14 +83,28 @@ class Server(asyncio.Protocol):
         """How many calls it has."""
         return len(self._pending)
 
-    async def run(self, code: bytes) -> Report:
+    async def run(self, code: bytes, stdin: bytes = b"", session: int = 0) -> Report:
         """Run one program. Raises `ServerDiedError`; cancelling ends the program."""
         number = next(self._numbers)
+        request = Request(Ask.RUN, number, session, code, stdin)
         try:
-            return await self._answer(number, Request(Ask.RUN, number, code), self._answer_seconds)
+            return await self._answer(number, request, self._answer_seconds)
         except asyncio.CancelledError:
             self._send(Request(Ask.CANCEL, number))
             raise
+
+    async def answers(self, seconds: float) -> bool:
+        """Whether supervisor and zygote do anything at all; if not, the server is ended."""
+        number = next(self._numbers)
+        try:
+            await self._answer(number, Request(Ask.PING, number), seconds)
+        except ServerDiedError:
+            return False
+        return True
+
+    def end_session(self, session: int) -> None:
+        """Let go of a session's interpreter."""
+        self._send(Request(Ask.CLOSE, 0, session))
 
     async def settle(self) -> None:
         """Wait until it can run programs. Raises `SandboxError` with the server's own reason."""
@@ -143,14 +176,14 @@ class Server(asyncio.Protocol):
                 future.set_exception(ServerDiedError(reason))
 
 
-async def start_server(settings: PythonSettings) -> Server:
+async def start_server(settings: PythonSettings, launch: Launch | None = None) -> Server:
     """Start a server and wait until it is ready. Raises `SandboxError` with the reason.
 
     The kernel ends the server with the thread that started it, which is the event loop's.
     """
     ours, theirs = socket.socketpair()
     with theirs:
-        process = _launch(theirs.fileno(), _limits(settings))
+        process = _launch(theirs.fileno(), settings, launch or Launch())
     server = Server(process, settings.wall_seconds + _GRACE_SECONDS)
     try:
         await asyncio.get_running_loop().create_unix_connection(lambda: server, sock=ours)
@@ -161,9 +194,21 @@ async def start_server(settings: PythonSettings) -> Server:
     return server
 
 
-def _launch(wire: int, limits: Limits) -> subprocess.Popen[bytes]:
+def _launch(wire: int, settings: PythonSettings, launch: Launch) -> subprocess.Popen[bytes]:
+    interpreter = find_interpreter(settings)
+    limits = Limits(
+        tier=settings.tier,
+        wall_seconds=settings.wall_seconds,
+        cpu_seconds=settings.cpu_seconds,
+        memory_mb=settings.memory_mb,
+        processes=settings.processes,
+        idle_seconds=settings.session_idle_seconds,
+        preload=settings.preload,
+        packages=interpreter.packages,
+        hidden=hidden_folders(interpreter),
+    )
     process = subprocess.Popen(
-        (os.path.realpath(sys.executable), *_OPTIONS),
+        (*launch.command, interpreter.executable, *_OPTIONS),
         env=_ENVIRONMENT,
         pass_fds=(wire,),
         stdin=subprocess.PIPE,
@@ -173,27 +218,6 @@ def _launch(wire: int, limits: Limits) -> subprocess.Popen[bytes]:
     )
     assert process.stdin is not None
     with process.stdin as known:
-        known.write(
-            "\n".join((str(_FOLDER), str(wire), str(os.getpid()), limits.to_json())).encode()
-        )
+        lines = (str(launch.folder), str(wire), str(os.getpid()), limits.to_json())
+        known.write("\n".join(lines).encode())
     return process
-
-
-def _limits(settings: PythonSettings) -> Limits:
-    return Limits(
-        namespaces=settings.isolation == "namespaces",
-        wall_seconds=settings.wall_seconds,
-        cpu_seconds=settings.cpu_seconds,
-        memory_mb=settings.memory_mb,
-        processes=settings.processes,
-        preload=settings.preload,
-        hidden=_hidden_folders(),
-    )
-
-
-def _hidden_folders() -> tuple[str, ...]:
-    """What no program may see, even where it lies inside of what programs do see."""
-    packages = site.getsitepackages([sys.prefix, sys.base_prefix])
-    project = _FOLDER.parents[2]
-    found = {*packages, sys.prefix, str(project), str(Path.cwd()), str(Path.home())}
-    return tuple(sorted(os.path.realpath(folder) for folder in found))

@@ -4,7 +4,7 @@ Everything here is fixed-size numbers followed by raw bytes: nothing that a prog
 parsed, on either side.
 """
 
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from struct import Struct
 from typing import NamedTuple
 
@@ -14,8 +14,11 @@ HALF = 32 * 1024
 OUT_OF_MEMORY = 121
 """The exit code of a program that a `MemoryError` ended."""
 
-_REQUEST = Struct("<BII")
-_REPORT = Struct("<IBiddQQII")
+BAD_SYNTAX = 122
+"""The exit code of a program that could not be compiled."""
+
+_REQUEST = Struct("<BIIII")
+_REPORT = Struct("<IBBiddQQII")
 
 
 class Ask(IntEnum):
@@ -23,10 +26,15 @@ class Ask(IntEnum):
 
     RUN = 1
     CANCEL = 2
+    CLOSE = 3
+    PING = 4
 
 
 class End(IntEnum):
-    """Why a call is over, as the trusted side saw it. `READY` and `SETUP` end no program."""
+    """Why a call is over, as the trusted side saw it. `READY` and `SETUP` end no program.
+
+    `FORGED` is a session whose interpreter said what it cannot say.
+    """
 
     EXITED = 0
     TIMEOUT = 1
@@ -34,18 +42,35 @@ class End(IntEnum):
     OUTPUT = 3
     SETUP = 4
     READY = 5
+    DISK = 6
+    FORGED = 7
+
+
+class State(IntFlag):
+    """What became of a session's variables. Outside of a session, none of it."""
+
+    KEPT = 0
+    FRESH = 1
+    LOST = 2
 
 
 class Request(NamedTuple):
-    """One question of the tool: run this program, or forget that call."""
+    """One question of the tool: run this program, forget that call, end that session.
+
+    In a session (a number other than 0) programs share one interpreter; `stdin` is for programs
+    outside of one.
+    """
 
     ask: Ask
     call: int
+    session: int = 0
     code: bytes = b""
+    stdin: bytes = b""
 
     def pack(self) -> bytes:
         """The request as bytes on the wire."""
-        return _REQUEST.pack(self.ask, self.call, len(self.code)) + self.code
+        sizes = (len(self.code), len(self.stdin))
+        return _REQUEST.pack(self.ask, self.call, self.session, *sizes) + self.code + self.stdin
 
 
 class Report(NamedTuple):
@@ -57,6 +82,7 @@ class Report(NamedTuple):
 
     call: int
     end: End
+    state: State = State.KEPT
     status: int = 0
     seconds: float = 0.0
     cpu: float = 0.0
@@ -68,18 +94,20 @@ class Report(NamedTuple):
     def pack(self) -> bytes:
         """The report as bytes on the wire."""
         sizes = (len(self.out), len(self.err))
-        return _REPORT.pack(*self[:7], *sizes) + self.out + self.err
+        return _REPORT.pack(*self[:8], *sizes) + self.out + self.err
 
 
 def take_request(buffer: bytearray) -> Request | None:
     """Remove the first whole request from the buffer; None while it is incomplete."""
     if len(buffer) < _REQUEST.size:
         return None
-    ask, call, size = _REQUEST.unpack_from(buffer)
-    end = _REQUEST.size + size
+    ask, call, session, code, stdin = _REQUEST.unpack_from(buffer)
+    middle = _REQUEST.size + code
+    end = middle + stdin
     if len(buffer) < end:
         return None
-    request = Request(Ask(ask), call, bytes(buffer[_REQUEST.size : end]))
+    body = (bytes(buffer[_REQUEST.size : middle]), bytes(buffer[middle:end]))
+    request = Request(Ask(ask), call, session, *body)
     del buffer[:end]
     return request
 
@@ -88,13 +116,14 @@ def take_report(buffer: bytearray) -> Report | None:
     """Remove the first whole report from the buffer; None while it is incomplete."""
     if len(buffer) < _REPORT.size:
         return None
-    call, end, status, seconds, cpu, out_bytes, err_bytes, out, err = _REPORT.unpack_from(buffer)
+    fields = _REPORT.unpack_from(buffer)
+    call, end, state, status, seconds, cpu, out_bytes, err_bytes, out, err = fields
     middle = _REPORT.size + out
     if len(buffer) < middle + err:
         return None
     body = (bytes(buffer[_REPORT.size : middle]), bytes(buffer[middle : middle + err]))
     del buffer[: middle + err]
-    return Report(call, End(end), status, seconds, cpu, out_bytes, err_bytes, *body)
+    return Report(call, End(end), State(state), status, seconds, cpu, out_bytes, err_bytes, *body)
 
 
 class Order(IntEnum):
@@ -103,13 +132,27 @@ class Order(IntEnum):
     ARM = 1
     KILL = 2
     INSPECT = 3
+    DEMOTE = 4
+    INTERRUPT = 5
+    PING = 6
 
 
 ORDER = Struct("<BI")
-"""An order and the place it concerns."""
+"""An order and the place it concerns; for a `PING`, the number to send back."""
 
-NEWS = Struct("<Ii?d")
-"""What the zygote tells of a place: wait status, whether memory ended it, CPU seconds."""
+NEWS = Struct("<IiBd")
+"""What the zygote tells of a place: wait status, an `End` if it ended it, CPU seconds."""
+
+PONG = Struct("<I")
+"""What the zygote answers to a `PING`."""
+
+START = Struct("<BI")
+"""What a child is told: whether this is a session, and how many bytes of its script are code."""
+
+CELL_DONE = Struct("<cB")
+"""What a session's interpreter says after each program: `DONE` and an exit code."""
+
+DONE = b"D"
 
 FAULT = b"fault: "
 """Begins the last message of a zygote or a child that could not go on; the reason follows."""

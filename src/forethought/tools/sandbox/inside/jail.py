@@ -11,11 +11,11 @@ import signal
 import socket
 import sys
 import sysconfig
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
-from . import kernel
-from .limits import TMP_MEGABYTES, Limits, limit_program
-from .seccomp import pack_filter
+from . import kernel, landlock
+from .limits import TMP_FILES, TMP_MEGABYTES, Limits, limit_processes
+from .seccomp import Filter
 
 _SERVER_NAMESPACES = (
     kernel.NEW_NET | kernel.NEW_IPC | kernel.NEW_UTS | kernel.NEW_CGROUP
@@ -25,6 +25,8 @@ _ASSEMBLY = "/sys"  # exists everywhere, and nothing below it is needed while th
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "shm": "/tmp"}
+PACKAGES = "/packages"
+"""Where programs find the packages that their environment has."""
 _PASSWD = "nobody:x:65534:65534:nobody:/tmp:/bin/sh\n"
 
 
@@ -33,7 +35,8 @@ class Namespaces:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._filter, self._filter_code = pack_filter()
+        self._filter = Filter()
+        self._with_landlock = landlock.version() > 0
         self._home = -1
 
     def prepare(self) -> None:
@@ -48,16 +51,17 @@ class Namespaces:
     def clear(self) -> None:
         """Nothing is left: what there was, the zygote's namespaces took with them."""
 
-    def settle(self) -> None:
+    def settle(self) -> tuple[str, ...]:
         """Take on the minimal root and the namespaces that the calls of this server share."""
         kernel.unshare(kernel.NEW_MOUNT, "mount")
-        _build_root(self._limits.hidden)
+        packages = _build_root(self._limits.hidden, self._limits.packages)
         kernel.unshare(_SERVER_NAMESPACES, "net, ipc, uts, cgroup")
         socket.sethostname("sandbox")
         kernel.set_dumpable(False)
         kernel.forbid_new_privileges()
         kernel.die_with_parent(signal.SIGKILL)
         self._home = os.open("/proc/self/ns/pid", os.O_RDONLY)
+        return packages
 
     def open(self, place: int) -> int:
         """Begin a pid namespace: the next child belongs to it."""
@@ -74,7 +78,7 @@ class Namespaces:
         The user stays without a mapping: the program is `nobody`, and that saves three files.
         """
         kernel.unshare(kernel.NEW_MOUNT, "mount")
-        options = f"size={TMP_MEGABYTES}m,nr_inodes=4096,mode=1777"
+        options = f"size={TMP_MEGABYTES}m,nr_inodes={TMP_FILES},mode=1777"
         kernel.mount("tmpfs", "/tmp", "tmpfs", kernel.NO_SUID | kernel.NO_DEV, options)
         kernel.mount("proc", "/proc", "proc", kernel.NO_SUID | kernel.NO_DEV | kernel.NO_EXEC)
         os.chdir("/tmp")
@@ -84,13 +88,32 @@ class Namespaces:
             os.setresgid(_NOBODY, _NOBODY, _NOBODY)
             os.setresuid(_NOBODY, _NOBODY, _NOBODY)
         kernel.unshare(kernel.NEW_USER, "user")
-        limit_program(self._limits)
+        limit_processes(self._limits)
         kernel.drop_capabilities()
         kernel.set_dumpable(True)
-        kernel.install_filter(self._filter)
+        if self._with_landlock:
+            _add_landlock()
+        self._filter.install()
+
+    def users(self) -> Mapping[int, int]:
+        """None: a call's processes are those of its pid namespace."""
+        return {}
+
+    def overfull(self, place: int) -> bool:
+        """Never: the kernel gives /tmp no more room than it has."""
+        return False
 
     def close(self, place: int, others: Collection[int]) -> None:
         """Nothing is left once the init is gone: mounts and processes went with it."""
+
+
+def _add_landlock() -> None:
+    """Say once more what the mounts say already, in case those have a hole."""
+    rules = landlock.Ruleset()
+    rules.let_read(("/",))
+    rules.let_write(("/dev", "/proc"))
+    rules.let_do_all(("/tmp",))
+    rules.enforce()
 
 
 def _keep_identity(user: int, group: int) -> None:
@@ -103,7 +126,7 @@ def _keep_identity(user: int, group: int) -> None:
         _write(f"/proc/self/{name}", line)
 
 
-def _build_root(hidden: Iterable[str]) -> None:
+def _build_root(hidden: Iterable[str], packages: Iterable[str]) -> tuple[str, ...]:
     kernel.mount("none", "/", flags=kernel.RECURSIVE | kernel.PRIVATE)
     kernel.mount("tmpfs", _ASSEMBLY, "tmpfs", kernel.NO_SUID, "mode=0755,size=1m")
     trees = [path for path in _SYSTEM if os.path.isdir(path)]
@@ -113,9 +136,20 @@ def _build_root(hidden: Iterable[str]) -> None:
         if _covers_only_itself(path, mirrored):
             kernel.mount("tmpfs", _ASSEMBLY + path, "tmpfs", options="mode=0755,size=4k")
             kernel.lock_mount(_ASSEMBLY + path, recursive=False)
+    shown = tuple(_show_packages(path, place) for place, path in enumerate(packages))
     _furnish()
     kernel.pivot_root(_ASSEMBLY)
     kernel.lock_mount("/", recursive=False)
+    return shown
+
+
+def _show_packages(path: str, place: int) -> str:
+    """Packages have a path of their own, that says nothing of the host."""
+    inside = f"{PACKAGES}/{place}"
+    os.makedirs(_ASSEMBLY + inside)
+    kernel.mount(path, _ASSEMBLY + inside, flags=kernel.BIND | kernel.RECURSIVE)
+    kernel.lock_mount(_ASSEMBLY + inside, recursive=True)
+    return inside
 
 
 def _mirror(path: str) -> bool:

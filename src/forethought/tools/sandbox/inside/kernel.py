@@ -88,28 +88,26 @@ def lock_mount(target: str, *, recursive: bool) -> None:
     attributes = (ctypes.c_uint64 * 4)(_ATTR_LOCKED_DOWN, 0, 0, 0)
     depth = _AT_RECURSIVE if recursive else 0
     size = ctypes.c_size_t(ctypes.sizeof(attributes))
-    _syscall(
-        "mount_setattr", _SYS_MOUNT_SETATTR, _AT_FDCWD, target.encode(), depth, attributes, size
-    )
+    call("mount_setattr", _SYS_MOUNT_SETATTR, _AT_FDCWD, target.encode(), depth, attributes, size)
 
 
 def pivot_root(target: str) -> None:
     """Make `target` the root and let go of the old one."""
     os.chdir(target)
-    _syscall("pivot_root", _SYS_PIVOT_ROOT, b".", b".")
+    call("pivot_root", _SYS_PIVOT_ROOT, b".", b".")
     _check(_LIBC.umount2(b".", _DETACH), "umount2")
     os.chdir("/")
 
 
 def install_filter(program: Any) -> None:
     """Install a packed seccomp filter on this process, for good."""
-    _syscall("seccomp", _SYS_SECCOMP, 1, 0, program)
+    call("seccomp", _SYS_SECCOMP, 1, 0, program)
 
 
 def drop_capabilities() -> None:
     """Give up every capability. What the bounding set still holds, no_new_privs keeps out."""
     _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
-    _syscall("capset", _SYS_CAPSET, _CAPABILITY_HEADER, _NO_CAPABILITIES)
+    call("capset", _SYS_CAPSET, _CAPABILITY_HEADER, _NO_CAPABILITIES)
 
 
 def die_with_parent(number: int) -> None:
@@ -152,5 +150,6 @@ def _prctl(option: int, value: int) -> None:
     _check(result, f"prctl({option})")
 
 
-def _syscall(what: str, number: int, *arguments: Any) -> None:
-    _check(_LIBC.syscall(number, *arguments), what)
+def call(what: str, number: int, *arguments: Any) -> int:
+    """Make the system call `number`; `what` names it in the error."""
+    return _check(_LIBC.syscall(number, *arguments), what)

@@ -8,19 +8,29 @@ from typing import NamedTuple
 _MEGABYTE = 1 << 20
 _SPARE_FOR_TRACEBACK = 32 * _MEGABYTE
 
+_DESCRIPTORS = 256
+
 TMP_MEGABYTES = 64
 """Room for files, a call."""
+TMP_FILES = 4096
+"""Files and folders that a call may make."""
 
 
 class Limits(NamedTuple):
-    """The limits of a server's calls, as the tool hands them over when it starts a server."""
+    """The limits of a server's calls, as the tool hands them over when it starts a server.
 
-    namespaces: bool
+    `packages` are folders that programs import from besides the standard library, `hidden` ones
+    that they must not see.
+    """
+
+    tier: str
     wall_seconds: float
     cpu_seconds: int
     memory_mb: int
     processes: int
+    idle_seconds: float
     preload: tuple[str, ...]
+    packages: tuple[str, ...]
     hidden: tuple[str, ...]
 
     def to_json(self) -> str:
@@ -31,7 +41,7 @@ class Limits(NamedTuple):
     def from_json(cls, text: str) -> "Limits":
         """Read back what `to_json` wrote."""
         values = json.loads(text)
-        return cls(*values[:5], preload=tuple(values[5]), hidden=tuple(values[6]))
+        return cls(*values[:-3], *map(tuple, values[-3:]))
 
 
 def volunteer_for_eviction() -> None:
@@ -51,7 +61,6 @@ def limit_family(memory_mb: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory + _SPARE_FOR_TRACEBACK))
     for kind, most in (
         (resource.RLIMIT_FSIZE, TMP_MEGABYTES * _MEGABYTE),
-        (resource.RLIMIT_NOFILE, 256),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_STACK, 8 * _MEGABYTE),
         (resource.RLIMIT_MEMLOCK, _MEGABYTE),
@@ -60,16 +69,20 @@ def limit_family(memory_mb: int) -> None:
         resource.setrlimit(kind, (most, most))
 
 
-def limit_program(limits: Limits) -> None:
-    """Limits that count per call, for the process that will run the program.
+def limit_processes(limits: Limits) -> None:
+    """The number of processes; only where the kernel counts them for this call alone."""
+    resource.setrlimit(resource.RLIMIT_NPROC, (limits.processes, limits.processes))
 
-    Processes are counted per user namespace; without one, they would be counted together with
-    all other processes of the user, so that there is then no such limit.
-    """
+
+def limit_descriptors() -> None:
+    """Open files of each process. Not for the zygote, which holds some for every call."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))
+
+
+def limit_processor(limits: Limits) -> None:
+    """Processor time of each process, in a call that is not one of a session's many."""
     cpu = limits.cpu_seconds
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
-    if limits.namespaces:
-        resource.setrlimit(resource.RLIMIT_NPROC, (limits.processes, limits.processes))
 
 
 def grant_spare_memory() -> None:

@@ -1,55 +1,70 @@
-"""How much memory each call's processes hold together."""
+"""How much memory each call's processes hold together, and which processes those are."""
 
 import os
 from collections.abc import Mapping
+from typing import NamedTuple
 
-_INTERESTING = (b"PPid:", b"RssAnon:", b"RssShmem:")
+_NUMBERS = (b"PPid:", b"Uid:", b"RssAnon:", b"RssShmem:")
+
+
+class Process(NamedTuple):
+    """What the kernel says of a process: its parent, its user, private and shared kilobytes."""
+
+    parent: int = 0
+    user: int = 0
+    private: int = 0
+    public: int = 0
 
 
 def own_kilobytes() -> int:
     """The private memory of this process, which its children share until they write to it."""
-    return _read(os.getpid())[1]
+    return read(os.getpid()).private
 
 
-def kilobytes_by_call(roots: Mapping[int, int], shared: int) -> dict[int, int]:
-    """Kilobytes held per call. `roots` maps a first process to its call.
+def members(roots: Mapping[int, int], users: Mapping[int, int]) -> dict[int, dict[int, Process]]:
+    """The processes of each call: all below its first ones, and all of its own user.
 
-    Every process below a root counts: what it holds beyond `shared`, the memory inherited from
-    the zygote. Both values are readable for any process, so that none can hide.
+    `roots` maps a first process to its call, `users` a user that only one call has. Every value
+    is readable for any process, so that none can hide.
     """
-    processes = {int(name): _read(int(name)) for name in os.listdir("/proc") if name.isdigit()}
-    totals = dict.fromkeys(roots.values(), 0)
-    for process, (_, private, public) in processes.items():
-        call = _call_of(process, processes, roots)
-        if call is not None:
-            totals[call] += max(0, private - shared) + public
-    return totals
+    processes = {int(name): read(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+    found: dict[int, dict[int, Process]] = {call: {} for call in roots.values()}
+    for number, process in processes.items():
+        call = users.get(process.user)
+        if call is None:
+            call = _call_of(number, processes, roots)
+        if call in found:
+            found[call][number] = process
+    return found
 
 
-def _call_of(
-    process: int, processes: Mapping[int, tuple[int, int, int]], roots: Mapping[int, int]
-) -> int | None:
-    while process not in roots:
-        if process not in processes:
+def kilobytes(family: Mapping[int, Process], shared: int) -> int:
+    """What these processes hold beyond `shared`, the memory inherited from the zygote."""
+    return sum(max(0, each.private - shared) + each.public for each in family.values())
+
+
+def _call_of(number: int, processes: Mapping[int, Process], roots: Mapping[int, int]) -> int | None:
+    while number not in roots:
+        if number not in processes:
             return None
-        process = processes[process][0]
-    return roots[process]
+        number = processes[number].parent
+    return roots[number]
 
 
-def _read(process: int) -> tuple[int, int, int]:
-    """Parent, private and shared kilobytes; zeros for a process that is gone."""
-    values = [0, 0, 0]
+def read(number: int) -> Process:
+    """One process; zeros for one that is gone."""
+    values = [0, 0, 0, 0]
     try:
-        descriptor = os.open(f"/proc/{process}/status", os.O_RDONLY)
+        descriptor = os.open(f"/proc/{number}/status", os.O_RDONLY)
     except (FileNotFoundError, ProcessLookupError):
-        return 0, 0, 0
+        return Process()
     try:
         for line in os.read(descriptor, 4096).splitlines():
             key, *rest = line.split(maxsplit=2)
-            if key in _INTERESTING:
-                values[_INTERESTING.index(key)] = int(rest[0])
+            if key in _NUMBERS:
+                values[_NUMBERS.index(key)] = int(rest[0])
     except ProcessLookupError:
         pass
     finally:
         os.close(descriptor)
-    return values[0], values[1], values[2]
+    return Process(*values)

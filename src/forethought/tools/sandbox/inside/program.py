@@ -12,25 +12,38 @@ import linecache
 import sys
 import traceback
 from collections import deque
-from types import ModuleType, TracebackType
-from typing import cast
+from types import CodeType, ModuleType, TracebackType
+from typing import Any, cast
 
-from .frames import OUT_OF_MEMORY
+from .frames import BAD_SYNTAX, OUT_OF_MEMORY
 from .limits import grant_spare_memory
 
 NAME = "main.py"
 """What the program's file is called in tracebacks."""
 
+CELL = "cell.py"
+"""The same for a program in a session."""
+
+_NAMES = (NAME, CELL)
 _FRAMES_SHOWN = 20
 _CAUSES_SHOWN = 10
 _FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 
 
-class _Ending:
-    """Runs a stage of a program; whatever it raises becomes the exit code and a traceback."""
+Streams = tuple[io.TextIOWrapper, io.TextIOWrapper, io.TextIOWrapper]
+Parts = tuple[CodeType, CodeType | None]
+"""A program compiled: all of it but a last expression, and that."""
 
-    def __init__(self, stderr: io.TextIOWrapper) -> None:
+
+class Ending:
+    """Runs a stage of a program; whatever it raises becomes the exit code and a traceback.
+
+    `failed` is the code for an ordinary exception.
+    """
+
+    def __init__(self, stderr: io.TextIOWrapper, failed: int = 1) -> None:
         self.code = 0
+        self._failed = failed
         self._stderr = stderr
 
     def __enter__(self) -> None: ...
@@ -48,7 +61,7 @@ class _Ending:
             grant_spare_memory()
             self._show(error)
         elif error is not None:
-            self.code = 1
+            self.code = self._failed
             self._show(error)
         return True
 
@@ -63,7 +76,7 @@ class _Ending:
         traceback.print_exception(error, file=self._stderr)
 
 
-def standard_streams() -> tuple[io.TextIOWrapper, io.TextIOWrapper, io.TextIOWrapper]:
+def standard_streams() -> Streams:
     """Streams for descriptors 0 to 2. Each line is written at once: a killed program keeps it."""
     return (
         io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), encoding="utf-8"),
@@ -72,12 +85,18 @@ def standard_streams() -> tuple[io.TextIOWrapper, io.TextIOWrapper, io.TextIOWra
     )
 
 
-def run(source: str, streams: tuple[io.TextIOWrapper, io.TextIOWrapper, io.TextIOWrapper]) -> int:
+def run(source: str, streams: Streams) -> int:
     """Run the program to its end and return the exit code it should end with."""
-    sys.stdin, sys.stdout, sys.stderr = streams
-    ending = _Ending(streams[2])
+    main = new_main(streams)
+    reading = Ending(streams[2], BAD_SYNTAX)
+    parts: Parts | None = None
+    with reading:
+        parts = compiled(source, NAME)
+    if parts is None:
+        return reading.code
+    ending = Ending(streams[2])
     with ending:
-        _execute(source)
+        execute(parts, main)
     for module, finish in (("threading", "_shutdown"), ("atexit", "_run_exitfuncs")):
         with ending:
             if module in sys.modules:
@@ -88,28 +107,41 @@ def run(source: str, streams: tuple[io.TextIOWrapper, io.TextIOWrapper, io.TextI
     return ending.code
 
 
+def new_main(streams: Streams) -> dict[str, Any]:
+    """A fresh `__main__` to run programs in, with these streams as the standard ones."""
+    sys.stdin, sys.stdout, sys.stderr = streams
+    main = ModuleType("__main__")
+    main.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = main
+    return main.__dict__
+
+
+def compiled(source: str, name: str) -> Parts:
+    """The source as code. A last expression comes apart, to be displayed as at the prompt."""
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    tree = ast.parse(source, name)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    body = compile(tree, name, "exec", dont_inherit=True)
+    if last is None:
+        return body, None
+    shown = ast.Interactive(body=[last])
+    return body, compile(shown, name, "single", body.co_flags & _FUTURES, dont_inherit=True)
+
+
+def execute(parts: Parts, main: dict[str, Any]) -> None:
+    """Run a compiled program in the namespace `main`."""
+    body, last = parts
+    exec(body, main)
+    if last is not None:
+        exec(last, main)
+
+
 def _writer(descriptor: int) -> io.TextIOWrapper:
     raw = io.FileIO(descriptor, "w", closefd=False)
     buffered = io.BufferedWriter(raw)
     return io.TextIOWrapper(
         buffered, encoding="utf-8", errors="backslashreplace", line_buffering=True
     )
-
-
-def _execute(source: str) -> None:
-    """Run the source; the value of a last expression is displayed, as at the prompt."""
-    main = ModuleType("__main__")
-    main.__dict__["__builtins__"] = builtins
-    sys.modules["__main__"] = main
-    linecache.cache[NAME] = (len(source), None, source.splitlines(keepends=True), NAME)
-    tree = ast.parse(source, NAME)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    body = compile(tree, NAME, "exec", dont_inherit=True)
-    exec(body, main.__dict__)
-    if last is not None:
-        flags = body.co_flags & _FUTURES
-        shown = ast.Interactive(body=[last])
-        exec(compile(shown, NAME, "single", flags, dont_inherit=True), main.__dict__)
 
 
 def _keep_user_frames(error: BaseException) -> None:
@@ -132,7 +164,7 @@ def _keep_user_frames(error: BaseException) -> None:
 def _user_frames(trace: TracebackType | None) -> TracebackType | None:
     kept = deque[TracebackType](maxlen=_FRAMES_SHOWN)
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == NAME:
+        if trace.tb_frame.f_code.co_filename in _NAMES:
             kept.append(trace)
         trace = trace.tb_next
     chain = None

@@ -7,9 +7,9 @@ bpf, io_uring, userfaultfd, perf, memfd and System V memory.
 
 import ctypes
 import errno
+import os
 from collections.abc import Iterable
 from struct import Struct
-from typing import Any
 
 from . import kernel
 
@@ -47,14 +47,14 @@ pidfd_open=434 close_range=436 openat2=437 faccessat2=439 epoll_pwait2=441 futex
 fchmodat2=452
 """
 
-_CLONE, _CLONE3, _SOCKETPAIR, _IOCTL = 56, 435, 53, 16
+_CLONE, _CLONE3, _SOCKETPAIR, _IOCTL, _PRCTL = 56, 435, 53, 16, 157
 _LAST_KNOWN = 453
 _X32 = 0x40000000
 _X86_64 = 0xC000003E
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_KILL, _ALLOW, _FAIL = 0x80000000, 0x7FFF0000, 0x00050000
+_ALLOW, _FAIL = 0x7FFF0000, 0x00050000
 _NAMESPACES = (
     kernel.NEW_CGROUP
     | kernel.NEW_IPC
@@ -65,62 +65,120 @@ _NAMESPACES = (
     | kernel.NEW_UTS
 )
 _UNIX_SOCKETS = 1
-_TERMINAL_INJECTIONS = (0x5412, 0x541C, 0x5423)
+_IOCTLS = (0x5412, 0x541C, 0x5423, 0x8901, 0x8902)  # typing into terminals; whom to signal
+_SET_PARENT_DEATH_SIGNAL = 1  # a program that outlives its server must not be possible
+
+_THREAD = 0x00010000
+_ITSELF = 0xFFFFFFFE  # stands for the number of the process that installs the filter
+_KILL, _TGKILL, _PRLIMIT, _SET_AFFINITY, _FCNTL = 62, 234, 302, 203, 72
+_FCNTLS = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX: signals by way of a file
+_ALONE_REFUSED = (
+    *(57, 58),  # fork, vfork
+    *(76, 90, 91, 92, 93, 94, 132, 235, 260, 261, 268, 280, 452),  # sizes, modes, owners, times
+    *(129, 200, 297, 424, 434),  # signals to others
+)
 
 _INSTRUCTION = Struct("HBBI")
 _PROGRAM = Struct("HxxxxxxP")
 
 Instruction = tuple[int, int, int, int]
 
-
-def pack_filter() -> tuple[Any, Any]:
-    """The filter as the kernel wants it, and the memory it points into (keep both)."""
-    instructions = _instructions()
-    code = ctypes.create_string_buffer(b"".join(_INSTRUCTION.pack(*i) for i in instructions))
-    program = _PROGRAM.pack(len(instructions), ctypes.addressof(code))
-    return ctypes.create_string_buffer(program), code
+_KILLED: Instruction = (_RETURN, 0, 0, 0x80000000)
+_ALLOWED_CALL: Instruction = (_RETURN, 0, 0, _ALLOW)
+_REFUSED: Instruction = (_RETURN, 0, 0, _FAIL | errno.EPERM)
+_UNKNOWN: Instruction = (_RETURN, 0, 0, _FAIL | errno.ENOSYS)
 
 
-def _instructions() -> list[Instruction]:
-    refuse = (_RETURN, 0, 0, _FAIL | errno.EPERM)
-    unknown = (_RETURN, 0, 0, _FAIL | errno.ENOSYS)
-    allow = (_RETURN, 0, 0, _ALLOW)
-    kill = (_RETURN, 0, 0, _KILL)
+class Filter:
+    """The filter, ready for the kernel.
+
+    `alone` is for programs that are the same user as the host's other processes: they may start
+    no process, signal or limit none but their own, and change no file's mode, owner or times.
+    """
+
+    def __init__(self, *, alone: bool = False) -> None:
+        self._instructions = _instructions(_alone() if alone else [])
+        if not alone:
+            self._pack(0)
+
+    def install(self) -> None:
+        """Put it on this process, for good."""
+        if any(_ITSELF in instruction for instruction in self._instructions):
+            self._pack(os.getpid())
+        kernel.install_filter(self._program)
+
+    def _pack(self, process: int) -> None:
+        code = b"".join(
+            _INSTRUCTION.pack(*parts, process if value == _ITSELF else value)
+            for *parts, value in self._instructions
+        )
+        self._code = ctypes.create_string_buffer(code)
+        program = _PROGRAM.pack(len(self._instructions), ctypes.addressof(self._code))
+        self._program = ctypes.create_string_buffer(program)
+
+
+def _instructions(before: list[Instruction]) -> list[Instruction]:
     return [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, _X86_64),
-        kill,
+        _KILLED,
         (_LOAD, 0, 0, _NUMBER),
         (_AT_LEAST, 0, 1, _X32),
-        kill,
+        _KILLED,
+        *before,
         *_only_for(
-            _CLONE, (_LOAD, 0, 0, _FIRST_ARGUMENT), (_ANY_BIT, 0, 1, _NAMESPACES), refuse, allow
-        ),
-        *_only_for(
-            _SOCKETPAIR,
+            _CLONE,
             (_LOAD, 0, 0, _FIRST_ARGUMENT),
-            (_EQUAL, 0, 1, _UNIX_SOCKETS),
-            allow,
-            refuse,
+            (_ANY_BIT, 0, 1, _NAMESPACES),
+            _REFUSED,
+            _ALLOWED_CALL,
         ),
-        *_only_for(
-            _IOCTL,
-            (_LOAD, 0, 0, _SECOND_ARGUMENT),
-            *((_EQUAL, 3 - place, 0, code) for place, code in enumerate(_TERMINAL_INJECTIONS)),
-            allow,
-            refuse,
-        ),
+        *_only_if(_SOCKETPAIR, _FIRST_ARGUMENT, _UNIX_SOCKETS),
+        *_unless(_IOCTL, _SECOND_ARGUMENT, _IOCTLS),
+        *_unless(_PRCTL, _FIRST_ARGUMENT, (_SET_PARENT_DEATH_SIGNAL,)),
         # The C library falls back from clone3, whose flags a filter cannot read, to clone.
-        *_only_for(_CLONE3, unknown),
-        *_allowed_ranges(allow),
+        *_only_for(_CLONE3, _UNKNOWN),
+        *_allowed_ranges(_ALLOWED_CALL),
         (_AT_LEAST, 0, 1, _LAST_KNOWN + 1),
-        unknown,
-        refuse,
+        _UNKNOWN,
+        _REFUSED,
+    ]
+
+
+def _alone() -> list[Instruction]:
+    only_threads = (
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        (_ANY_BIT, 0, 1, _NAMESPACES),
+        _REFUSED,
+        (_ANY_BIT, 1, 0, _THREAD),
+        _REFUSED,
+        _ALLOWED_CALL,
+    )
+    return [
+        *_only_for(_CLONE, *only_threads),
+        *_only_if(_KILL, _FIRST_ARGUMENT, _ITSELF),
+        *_only_if(_TGKILL, _FIRST_ARGUMENT, _ITSELF),
+        *_only_if(_PRLIMIT, _FIRST_ARGUMENT, 0),
+        *_only_if(_SET_AFFINITY, _FIRST_ARGUMENT, 0),
+        *_unless(_FCNTL, _SECOND_ARGUMENT, _FCNTLS),
+        *(each for number in _ALONE_REFUSED for each in _only_for(number, _REFUSED)),
     ]
 
 
 def _only_for(number: int, *body: Instruction) -> list[Instruction]:
     return [(_EQUAL, 0, len(body), number), *body]
+
+
+def _only_if(number: int, argument: int, value: int) -> list[Instruction]:
+    """Allow a call whose argument has this value, and no other."""
+    test = (_EQUAL, 0, 1, value)
+    return _only_for(number, (_LOAD, 0, 0, argument), test, _ALLOWED_CALL, _REFUSED)
+
+
+def _unless(number: int, argument: int, values: tuple[int, ...]) -> list[Instruction]:
+    """Allow a call unless its argument is one of these."""
+    tests = ((_EQUAL, len(values) - place, 0, value) for place, value in enumerate(values))
+    return _only_for(number, (_LOAD, 0, 0, argument), *tests, _ALLOWED_CALL, _REFUSED)
 
 
 def _allowed_ranges(allow: Instruction) -> list[Instruction]:

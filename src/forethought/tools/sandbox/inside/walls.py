@@ -1,6 +1,6 @@
-"""What a zygote asks of an isolation: two exist, namespaces (`jail`) and `plain` processes."""
+"""What a zygote asks of an isolation: `jail`, `fence` and `plain` are three."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 
@@ -15,8 +15,8 @@ class Walls(Protocol):
         """In the supervisor, after the zygote's end, or in a zygote whose supervisor is gone."""
         ...
 
-    def settle(self) -> None:
-        """In the zygote, once: what all of its calls share."""
+    def settle(self) -> tuple[str, ...]:
+        """In the zygote, once: what all of its calls share. Returns where packages are now."""
         ...
 
     def open(self, place: int) -> int:
@@ -29,6 +29,14 @@ class Walls(Protocol):
 
     def enter(self, place: int) -> None:
         """In the child: close the walls around it. Afterwards it may run a program."""
+        ...
+
+    def users(self) -> Mapping[int, int]:
+        """In the zygote: the users that belong to one call each, and which."""
+        ...
+
+    def overfull(self, place: int) -> bool:
+        """In the zygote: whether a call's files take more room than they may."""
         ...
 
     def close(self, place: int, others: Collection[int]) -> None:

@@ -12,13 +12,24 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import NoReturn
 
-from . import memory, program
-from .frames import FAULT, NEWS, ORDER, Order
-from .limits import Limits, limit_family, volunteer_for_eviction
+from . import memory, program, session, warmth
+from .frames import FAULT, NEWS, ORDER, PONG, START, End, Order
+from .limits import (
+    Limits,
+    limit_descriptors,
+    limit_family,
+    limit_processor,
+    volunteer_for_eviction,
+)
 from .walls import Walls
+
+_LATER = 5  # how much nicer programs become that run long beside others
+
+_HIGHEST = 1 << 20  # no descriptor is above
 
 READY = b"R"
 """What a child says when its jail is closed: whatever follows is the program's doing."""
@@ -33,7 +44,8 @@ class _Call:
         self.child = child
         self.status = 0
         self.cpu = 0.0
-        self.out_of_memory = False
+        self.ended_by = End.EXITED
+        self.demoted = False
 
     def kill(self) -> None:
         """End every process of the call; safe while one of the two is not reaped yet."""
@@ -65,16 +77,18 @@ def live(orders: socket.socket, limits: Limits, walls: Walls) -> NoReturn:
     try:
         with _LastWords(orders):
             _settle_in(limits, walls)
-            _Zygote(orders, limits.memory_mb * 1024, walls).serve()
+            _Zygote(orders, limits, walls).serve()
     finally:
         os._exit(0)
 
 
 def _settle_in(limits: Limits, walls: Walls) -> None:
     volunteer_for_eviction()
-    walls.settle()
+    packages = walls.settle()
+    sys.path += packages
     for module in limits.preload:
         importlib.import_module(module)
+    warmth.warm_up()
     sys.dont_write_bytecode = True
     sys.executable = os.path.realpath(sys.executable)
     sys.argv = [program.NAME]
@@ -94,9 +108,9 @@ def _forget_host() -> None:
 
 
 class _Zygote:
-    def __init__(self, orders: socket.socket, most_kilobytes: int, walls: Walls) -> None:
+    def __init__(self, orders: socket.socket, limits: Limits, walls: Walls) -> None:
         self._orders = orders
-        self._most_kilobytes = most_kilobytes
+        self._limits = limits
         self._walls = walls
         self._poll = select.poll()
         self._poll.register(orders, select.POLLIN)
@@ -125,11 +139,21 @@ class _Zygote:
         order, place = ORDER.unpack(message)
         if order == Order.ARM:
             self._arm(place, descriptors)
-        elif order == Order.KILL and place in self._calls:
-            self._calls[place].kill()
+        elif order == Order.PING:
+            self._orders.send(PONG.pack(place))
         elif order == Order.INSPECT:
             self._inspect()
+        elif place in self._calls:
+            self._treat(order, self._calls[place])
         return True
+
+    def _treat(self, order: int, call: _Call) -> None:
+        if order == Order.KILL:
+            call.kill()
+        elif order == Order.DEMOTE:
+            call.demoted = True
+        elif order == Order.INTERRUPT and call.child:
+            os.kill(call.child, signal.SIGINT)
 
     def _arm(self, place: int, descriptors: list[int]) -> None:
         """Fork a child that closes its jail at once and then waits for a program."""
@@ -168,15 +192,22 @@ class _Zygote:
     def _report(self, call: _Call) -> None:
         del self._calls[call.place]
         self._walls.close(call.place, {other.child for other in self._calls.values()})
-        self._orders.send(NEWS.pack(call.place, call.status, call.out_of_memory, call.cpu))
+        self._orders.send(NEWS.pack(call.place, call.status, call.ended_by, call.cpu))
 
     def _inspect(self) -> None:
         roots = {call.child: call.place for call in self._calls.values() if call.child}
         roots |= {call.init: call.place for call in self._calls.values() if call.init}
-        for place, kilobytes in memory.kilobytes_by_call(roots, self._shared).items():
-            if kilobytes > self._most_kilobytes:
-                self._calls[place].out_of_memory = True
-                self._calls[place].kill()
+        most = self._limits.memory_mb * 1024
+        for place, family in memory.members(roots, self._walls.users()).items():
+            call = self._calls[place]
+            if memory.kilobytes(family, self._shared) > most:
+                call.ended_by = End.MEMORY
+            elif self._walls.overfull(place):
+                call.ended_by = End.DISK
+            if call.ended_by is not End.EXITED:
+                call.kill()
+            elif call.demoted:
+                _demote(family)
 
     def _end_everything(self) -> None:
         """Once nobody is there to be told: here, waiting for one process is all there is to do."""
@@ -192,12 +223,12 @@ class _Zygote:
         """In the child: close the jail, say so, wait for a program, run it, end."""
         code = 1
         try:
-            source = self._prepare(place, descriptors)
-            code = program.run(source, self._streams)
+            wire, script = self._prepare(place, descriptors)
+            code = self._run(wire, script)
         finally:
             os._exit(code)
 
-    def _prepare(self, place: int, descriptors: list[int]) -> str:
+    def _prepare(self, place: int, descriptors: list[int]) -> tuple[socket.socket, int]:
         self._orders.close()  # an end held here would hide the zygote's death
         go, script, out, err = descriptors
         wire = socket.socket(fileno=go)
@@ -205,13 +236,49 @@ class _Zygote:
             os.setsid()
             self._walls.enter(place)
             wire.send(READY)
-        if not wire.recv(1):
-            os._exit(0)
-        source = os.pread(script, os.fstat(script).st_size, 0).decode()
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(out, 1)
         os.dup2(err, 2)
-        wire.detach()
-        os.closerange(3, 256)
+        return wire, script
+
+    def _run(self, wire: socket.socket, script: int) -> int:
+        start = wire.recv(START.size)
+        if not start:
+            os._exit(0)
+        is_session, length = START.unpack(start)
+        nothing = os.open(os.devnull, os.O_RDONLY)
         gc.enable()
-        return source
+        if is_session:
+            os.dup2(nothing, 0)
+            _close_all_but({wire.fileno(), script})
+            limit_descriptors()
+            warmth.reseed()
+            session.serve(wire, script, length, self._streams)
+            return 0
+        source = os.pread(script, length, 0).decode()
+        has_input = os.fstat(script).st_size > length
+        os.lseek(script, length, os.SEEK_SET)
+        os.dup2(script if has_input else nothing, 0)
+        wire.detach()
+        _close_all_but(set())
+        limit_descriptors()
+        limit_processor(self._limits)
+        warmth.reseed()
+        return program.run(source, self._streams)
+
+
+def _close_all_but(kept: set[int]) -> None:
+    """Close every descriptor above the three standard ones, save these."""
+    first = 3
+    for descriptor in sorted(kept):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, _HIGHEST)
+
+
+def _demote(family: Mapping[int, memory.Process]) -> None:
+    """Have every thread of these processes, and what they start, give way to shorter programs."""
+    nice = os.getpriority(os.PRIO_PROCESS, 0) + _LATER
+    for process in family:
+        with suppress(OSError):  # it has just ended, or is as nice as it can be
+            for thread in os.listdir(f"/proc/{process}/task"):
+                os.setpriority(os.PRIO_PROCESS, int(thread), nice)

@@ -1,0 +1,283 @@
+"""Serving: hands programs to the zygote's children, drains their output, keeps the deadlines.
+
+One thread, no blocking call: pipes are drained while programs run, so that neither a flood of
+output nor a stalled tool can hold up another call.
+"""
+
+import os
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from . import zygote
+from .frames import FAULT, NEWS, ORDER, PONG, Ask, End, Order, Report, Request, State
+from .limits import Limits
+from .places import Place, exit_code
+from .toolwire import ToolWire
+
+_ARMED = 2
+_INSPECT_EVERY = 0.1
+_LONG = 0.25  # seconds after which a program must give way to shorter ones
+_INTERRUPT_GRACE = 1.0
+_KILL_GRACE = 10.0
+
+
+class Serving:
+    """The supervisor's loop, between the wire to the tool and the wire to the zygote."""
+
+    def __init__(self, tool: socket.socket, orders: socket.socket, limits: Limits) -> None:
+        self._orders = orders
+        self._wall_seconds = limits.wall_seconds
+        self._idle_seconds = limits.idle_seconds
+        self._waiting = deque[Request]()
+        self._ready = deque[Place]()
+        self._places = dict[int, Place]()
+        self._running = dict[int, Place]()
+        self._sessions = dict[int, Place]()
+        self._arming = 0
+        self._numbers = 0
+        self._announced = False
+        self._next_inspection = 0.0
+        self._poll = select.poll()
+        self._handlers = dict[int, Callable[[], object]]()
+        self._tool = ToolWire(tool, self._poll)
+        self._watch(tool.fileno(), self._read_tool)
+        self._watch(orders.fileno(), self._read_news)
+
+    def serve(self) -> None:
+        """Handle whatever comes until the tool or the zygote is gone."""
+        self._arm()
+        while self._tool.open:
+            for descriptor, event in self._poll.poll(self._timeout()):
+                if event & ~select.POLLOUT and descriptor in self._handlers:
+                    self._handlers[descriptor]()
+            self._keep_time()
+            self._tool.flush()
+
+    def _watch(self, descriptor: int, handler: Callable[[], object]) -> None:
+        self._handlers[descriptor] = handler
+        self._poll.register(descriptor, select.POLLIN)
+
+    def _forget(self, descriptor: int) -> None:
+        if self._handlers.pop(descriptor, None):
+            self._poll.unregister(descriptor)
+
+    def _order(self, order: Order, number: int) -> None:
+        self._orders.send(ORDER.pack(order, number))
+
+    # What the tool asks.
+
+    def _read_tool(self) -> None:
+        for request in self._tool.read():
+            self._handle(request)
+        self._dispatch()
+        self._arm()
+
+    def _handle(self, request: Request) -> None:
+        if request.ask is Ask.RUN:
+            self._waiting.append(request)
+        elif request.ask is Ask.CANCEL:
+            self._waiting = deque(each for each in self._waiting if each.call != request.call)
+            if request.call in self._running:
+                self._kill(self._running[request.call], End.TIMEOUT)
+        elif request.ask is Ask.CLOSE and request.session in self._sessions:
+            self._kill(self._sessions[request.session], End.EXITED)
+        elif request.ask is Ask.PING:
+            self._order(Order.PING, request.call)
+
+    # Children: armed, ready, running, over.
+
+    def _arm(self) -> None:
+        while self._arming + len(self._ready) < _ARMED:
+            self._numbers += 1
+            go, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            place = Place(self._numbers, go)
+            writers = place.open_streams()
+            message = ORDER.pack(Order.ARM, place.number)
+            sent = [theirs.fileno(), place.script, *writers]
+            with suppress(BrokenPipeError, ConnectionResetError):  # its last words come yet
+                socket.send_fds(self._orders, [message], sent)
+            theirs.close()
+            for writer in writers:
+                os.close(writer)
+            self._places[place.number] = place
+            self._arming += 1
+            self._watch(go.fileno(), lambda place=place: self._hear_newborn(place))
+
+    def _hear_newborn(self, place: Place) -> None:
+        """A child is ready, or says why it is not, or ended while its jail was not closed yet."""
+        self._forget(place.go.fileno())
+        self._arming -= 1
+        said = place.go.recv(1024)
+        if said != zygote.READY:
+            place.end, place.fault = End.SETUP, said.removeprefix(FAULT)
+            return
+        self._ready.append(place)
+        if not self._announced:
+            self._announced = True
+            self._tool.say(Report(0, End.READY))
+        self._dispatch()
+
+    def _dispatch(self) -> None:
+        held = deque[Request]()
+        while self._waiting and (self._ready or any(r.session for r in self._waiting)):
+            request = self._waiting.popleft()
+            place = self._sessions.get(request.session)
+            if place is None and self._ready:
+                place = self._ready.popleft()
+                self._start(place, request)
+                self._arm()
+            elif place is not None and place.end is End.EXITED and not place.call:
+                self._start(place, request)
+            else:
+                held.append(request)
+        self._waiting.extendleft(reversed(held))
+
+    def _start(self, place: Place, request: Request) -> None:
+        known = place.session != 0
+        alive = place.begin(request, time.monotonic(), self._wall_seconds)
+        self._running[request.call] = place
+        for reader in place.captures:
+            if reader not in self._handlers:
+                self._watch(reader, lambda reader=reader: self._drain(place, reader))
+        if not alive and not known:  # it died while it was waiting: nothing of it has run
+            place.end = End.SETUP
+        elif not alive:
+            self._kill(place, End.FORGED)
+        if request.session:
+            self._sessions[request.session] = place
+            self._forget(place.go.fileno())
+            self._watch(place.go.fileno(), lambda: self._hear_session(place))
+
+    def _drain(self, place: Place, reader: int) -> bool:
+        """Read once; False when there is nothing more to read now."""
+        data = place.drain(reader)
+        if data == b"":
+            self._forget(reader)
+        if place.flooded(reader) and place.end is End.EXITED:
+            self._kill(place, End.OUTPUT)
+        return bool(data)
+
+    def _kill(self, place: Place, end: End) -> None:
+        place.end = end
+        self._order(Order.KILL, place.number)
+        place.deadline = time.monotonic() + _KILL_GRACE
+        if place.session and not place.call:
+            del self._sessions[place.session]
+
+    # What a session's interpreter says: one fixed-size frame a program, and nothing else.
+
+    def _hear_session(self, place: Place) -> None:
+        try:
+            said = place.go.recv(64)
+        except ConnectionResetError:
+            said = b""
+        if not said:  # its end, or its silence until the deadline
+            self._forget(place.go.fileno())
+            return
+        code = exit_code(said)
+        if not place.call or place.end is not End.EXITED:
+            return
+        if code is None:
+            self._kill(place, End.FORGED)
+            return
+        self._drain_all(place)
+        end = End.TIMEOUT if place.interrupted else place.end
+        if end is End.EXITED or end is End.TIMEOUT:
+            now = place.idle_since = time.monotonic()
+            del self._running[place.call]
+            self._tool.say(place.report(end, code << 8, 0.0, now))
+            place.call = 0
+            self._dispatch()
+
+    # The zygote's wire.
+
+    def _read_news(self) -> None:
+        try:
+            news = self._orders.recv(1024)
+        except ConnectionResetError:  # it ended with orders unread; what it said comes after
+            news = self._orders.recv(1024)
+        if len(news) == PONG.size:
+            self._tool.say(Report(PONG.unpack(news)[0], End.READY))
+        elif len(news) == NEWS.size and not news.startswith(FAULT):
+            self._note_end(*NEWS.unpack(news))
+        else:
+            self._tool.say(Report(0, End.SETUP, err=news.removeprefix(FAULT)))
+            self._tool.flush()
+            self._tool.open = False
+
+    def _note_end(self, number: int, status: int, ended_by: int, cpu: float) -> None:
+        place = self._places.pop(number)
+        if self._sessions.get(place.session) is place:
+            del self._sessions[place.session]
+        if place.call:
+            self._finish(place, status, End(ended_by) or place.end, cpu)
+        elif self._waiting and place.end is End.SETUP:
+            self._tool.say(Report(self._waiting.popleft().call, End.SETUP, err=place.fault))
+        elif not self._announced:
+            self._tool.say(Report(0, End.SETUP, err=place.fault))
+        self._release(place)
+        if place.end is not End.SETUP or self._waiting:
+            self._arm()
+        self._dispatch()
+
+    def _finish(self, place: Place, status: int, end: End, cpu: float) -> None:
+        now = time.monotonic()
+        self._drain_all(place)
+        del self._running[place.call]
+        if place.session:
+            place.state |= State.LOST
+        self._tool.say(place.report(end, status, cpu, now))
+
+    def _drain_all(self, place: Place) -> None:
+        for reader in place.captures:
+            while reader in self._handlers and self._drain(place, reader):
+                pass
+
+    def _release(self, place: Place) -> None:
+        if place in self._ready:
+            self._ready.remove(place)
+        for descriptor in (place.go.fileno(), *place.captures):
+            self._forget(descriptor)
+        place.close()
+
+    # Time.
+
+    def _timeout(self) -> float | None:
+        if not self._running:
+            return 1000.0 if self._sessions else None
+        due = min(place.deadline for place in self._running.values())
+        return max(0.0, min(due, self._next_inspection) - time.monotonic()) * 1000
+
+    def _keep_time(self) -> None:
+        now = time.monotonic()
+        for place in self._running.values():
+            if now >= place.deadline:
+                self._call_time(place)
+        for place in tuple(self._sessions.values()):
+            if not place.call and now - place.idle_since > self._idle_seconds:
+                self._kill(place, End.EXITED)
+        if now >= self._next_inspection:
+            self._next_inspection = now + _INSPECT_EVERY
+            self._inspect(now)
+
+    def _call_time(self, place: Place) -> None:
+        if place.end is not End.EXITED:
+            raise TimeoutError(f"call {place.call} was killed and did not end")
+        if place.session and not place.interrupted:
+            place.interrupted = True
+            place.deadline += _INTERRUPT_GRACE
+            self._order(Order.INTERRUPT, place.number)
+        else:
+            self._kill(place, End.TIMEOUT)
+
+    def _inspect(self, now: float) -> None:
+        long = [p for p in self._running.values() if now - p.started > _INSPECT_EVERY]
+        for place in long:
+            if now - place.started > _LONG and len(self._running) > 1 and not place.session:
+                self._order(Order.DEMOTE, place.number)
+        if long or self._sessions:
+            self._order(Order.INSPECT, 0)
