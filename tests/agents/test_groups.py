@@ -5,15 +5,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forethought.agents.groups import attempt_groups, concurrently, refuse_unmeasured
+from forethought.agents.groups import (
+    Waves,
+    Window,
+    attempt_groups,
+    concurrently,
+    refuse_unmeasured,
+)
 from forethought.agents.tool_agent import ToolAgent
 from forethought.core.errors import RecipeError
 from forethought.core.problem import Problem
 from forethought.core.randomness import RolloutKey
-from forethought.core.trajectory import Group
+from forethought.core.trajectory import Group, Stop
 from forethought.core.verdict import Verdict
-from scripted import BrokenGrader, EchoTools, ScriptedPolicy, ScriptedSolver, episode, graded, says
+from forethought.learning.advantage import AdvantageSettings
+from forethought.learning.lessons import score
+from forethought.learning.rewards import RewardSettings
+from scripted import (
+    BrokenGrader,
+    EchoTools,
+    ExactGrader,
+    ScriptedPolicy,
+    ScriptedSolver,
+    call,
+    episode,
+    graded,
+    says,
+)
 
+FOUR = Waves(4)
 PROBLEMS = [Problem(id=f"p{n}", prompt="6 * 7?", answer="42") for n in range(3)]
 
 
@@ -21,7 +41,7 @@ def right(problem, key):
     return Verdict.right(answer="42")
 
 
-def attempts(solver, problems=PROBLEMS, *, size=2, at_once=4, progress=None):
+def attempts(solver, problems=PROBLEMS, *, size=2, flow=FOUR, progress=None):
     return asyncio.run(
         attempt_groups(
             solver,
@@ -29,7 +49,7 @@ def attempts(solver, problems=PROBLEMS, *, size=2, at_once=4, progress=None):
             size=size,
             seed=5,
             stage="rl/12",
-            at_once=at_once,
+            flow=flow,
             progress=progress,
         )
     )
@@ -75,11 +95,11 @@ def test_one_problem_drawn_twice_is_two_groups():
     assert first.id != second.id
 
 
-@given(st.integers(0, 6), st.integers(1, 5), st.integers(1, 12))
-def test_no_more_attempts_than_allowed_are_open_and_none_is_lost(count, size, at_once):
+@given(st.integers(0, 6), st.integers(1, 5), st.integers(1, 12), st.sampled_from([Waves, Window]))
+def test_no_more_attempts_than_allowed_are_open_and_none_is_lost(count, size, at_once, kind):
     solver = CountingSolver()
     problems = [Problem(id=f"p{n}", prompt="?", answer="42") for n in range(count)]
-    groups = attempts(solver, problems, size=size, at_once=at_once)
+    groups = attempts(solver, problems, size=size, flow=kind(at_once))
     assert solver.most <= at_once
     assert [len(group.episodes) for group in groups] == [size] * count
     assert len({one.id for group in groups for one in group.episodes}) == size * count
@@ -87,12 +107,21 @@ def test_no_more_attempts_than_allowed_are_open_and_none_is_lost(count, size, at
 
 def test_a_wave_ends_before_the_next_begins_and_holds_whole_groups():
     solver = CountingSolver()
-    attempts(solver, size=2, at_once=5)
+    attempts(solver, size=2, flow=Waves(5))
     waves = {"p0": {"p0", "p1"}, "p1": {"p0", "p1"}, "p2": {"p2"}}
     for name, beside in solver.seen_beside.items():
         wave = waves[name.split("/")[-2]]
         assert {other.split("/")[-2] for other in beside} <= wave
     assert solver.most == 4
+
+
+def test_in_a_window_an_attempt_begins_as_soon_as_another_ends():
+    solver = CountingSolver()
+    attempts(solver, size=2, flow=Window(4))
+    assert solver.most == 4
+    # The last problem's attempts began beside the ones before them, which no wave of 4 allows.
+    beside = solver.seen_beside["rl/12/2/p2/0"] | solver.seen_beside["rl/12/1/p1/0"]
+    assert {"rl/12/1/p1/0", "rl/12/2/p2/0"} <= beside
 
 
 def test_progress_hears_of_every_episode_once():
@@ -117,6 +146,37 @@ def test_one_broken_attempt_leaves_the_others_measured():
         (True, False),
         (False, True),
     ]
+
+
+def test_a_rollout_that_breaks_after_its_first_call_is_lost_alone_with_its_traceback():
+    call_then = [says("", call())]
+
+    def script(key):
+        return [*call_then, KeyError("x") if key.rollout == 5 else says("42")]
+
+    async def run():
+        agent = ToolAgent(policy=ScriptedPolicy(script), tools=EchoTools(), grader=ExactGrader())
+        groups = await attempt_groups(agent, PROBLEMS[:1], size=8, seed=0, stage="s", flow=Waves(8))
+        return groups, asyncio.all_tasks() - {asyncio.current_task()}
+
+    (group,), left_running = asyncio.run(run())
+    assert left_running == set()
+    assert [one.right for one in group.episodes] == [n != 5 for n in range(8)]
+    lost = group.episodes[5]
+    assert lost.verdict.why == "policy: KeyError: 'x'"
+    (trajectory,) = lost.trajectories
+    assert trajectory.stop is Stop.FAILED
+    assert len(trajectory.turns) == 1
+    assert "Traceback (most recent call last)" in trajectory.error
+    assert "\nKeyError: 'x'\n" in trajectory.error
+    assert trajectory.error.splitlines()[-1].endswith("policy: KeyError: 'x'")
+    assert "CancelledError" not in trajectory.error
+    assert group.measured == tuple(one for one in group.episodes if one is not lost)
+    (lesson,) = score([group], RewardSettings(), AdvantageSettings())
+    assert len(lesson.rewards) == len(lesson.advantages) == 7
+    refuse_unmeasured([group], 0.125, "rl.max_not_measured")
+    with pytest.raises(RecipeError, match=r"rl\.max_not_measured = 0; 1 of them: policy: KeyErr"):
+        refuse_unmeasured([group], 0, "rl.max_not_measured")
 
 
 def test_a_bug_in_one_attempt_rises_as_itself_and_cancels_the_rest():
@@ -145,7 +205,7 @@ def test_an_error_of_the_recipe_rises_as_itself():
         attempts(ScriptedSolver(verdict))
 
 
-@pytest.mark.parametrize("wrong", [{"size": 0}, {"at_once": 0}])
+@pytest.mark.parametrize("wrong", [{"size": 0}, {"size": -1}])
 def test_sizes_below_one_are_refused(wrong):
     with pytest.raises(RecipeError, match="set it to 1 or more"):
         attempts(ScriptedSolver(right), **wrong)

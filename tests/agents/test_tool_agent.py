@@ -5,17 +5,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from forethought.agents.tool_agent import AgentSettings
+from forethought.agents.tool_agent import AgentSettings, ToolAgent
 from forethought.core.errors import RecipeError
 from forethought.core.messages import System, ToolReply, ToolSpec, ToolStatus, User
 from forethought.core.problem import Problem
-from forethought.core.trajectory import Finish, Stop
+from forethought.core.trajectory import Finish, Group, Stop
 from forethought.core.verdict import Outcome
+from forethought.evaluation.exam import ran_into_limit
+from forethought.learning.metrics import summarise
 from scripted import (
     KEY,
     PROBLEM,
     PYTHON,
     EchoTools,
+    ExactGrader,
     ScriptedPolicy,
     ScriptedTools,
     attempt,
@@ -46,6 +49,7 @@ def test_only_what_the_policy_said_is_marked_sampled():
 def test_a_turn_keeps_what_the_policy_reported():
     (turn,) = only(attempt([says("42", tokens=5, entropy=0.75)])).turns
     assert (turn.tokens, turn.entropy, turn.weight_version, turn.seconds) == (5, 0.75, 1, 0.25)
+    assert turn.temperature == 1.0
 
 
 @pytest.mark.parametrize(
@@ -70,6 +74,61 @@ def test_a_reply_that_fills_the_context_is_not_a_clean_finish():
     episode = attempt([CALL, says(finish=Finish.CONTEXT_FULL, tokens=0)])
     assert only(episode).stop is Stop.CONTEXT_FULL
     assert only(episode).sampled_tokens == 3
+
+
+@pytest.mark.parametrize(
+    ("script", "limits", "stop", "truncated"),
+    [
+        ([CALL, says("half", finish=Finish.TOKEN_LIMIT)], {}, Stop.TOKEN_LIMIT, True),
+        ([CALL, says(finish=Finish.CONTEXT_FULL, tokens=0)], {}, Stop.CONTEXT_FULL, True),
+        ([CALL, ANSWER], {}, Stop.ANSWERED, False),
+        ([CALL] * 9, {"max_turns": 2}, Stop.TURN_LIMIT, True),
+        ([CALL] * 9, {"max_tokens": 9}, Stop.TOKEN_LIMIT, True),
+        ([CALL] * 9, {"max_seconds": 1e-9}, Stop.TIME_LIMIT, True),
+    ],
+)
+def test_whether_an_attempt_was_cut_off_is_one_field_that_every_reader_reads(
+    script, limits, stop, truncated
+):
+    episode = attempt(script, **limits)
+    assert (only(episode).stop, only(episode).truncated) == (stop, truncated)
+    group = Group(id="g", problem=PROBLEM, episodes=(episode,))
+    assert summarise([group])["unfinished"] == ran_into_limit(episode) == truncated
+
+
+def test_an_attempt_whose_time_is_up_makes_no_further_call():
+    seconds = iter((100.0, 130.0, 159.5, 160.5))  # its beginning, then after each turn
+    tools = EchoTools()
+    agent = ToolAgent(
+        policy=ScriptedPolicy([CALL] * 9),
+        tools=tools,
+        grader=ExactGrader(),
+        limits=AgentSettings(max_seconds=60),
+        clock=lambda: next(seconds),
+    )
+    trajectory = only(asyncio.run(agent.attempt(PROBLEM, KEY)))
+    assert trajectory.stop is Stop.TIME_LIMIT
+    assert len(tools.calls) == 2
+    assert trajectory.turns[-1].replies == ()
+
+
+def test_an_answer_counts_however_late_it_comes_and_time_is_not_limited_unless_asked_for():
+    seconds = iter(range(0, 10**9, 10**6))
+    limited, free = (
+        ToolAgent(
+            policy=ScriptedPolicy(script),
+            tools=EchoTools(),
+            grader=ExactGrader(),
+            limits=limits,
+            clock=lambda: next(seconds),
+        )
+        for script, limits in (
+            ([ANSWER], AgentSettings(max_seconds=1)),
+            ([CALL, CALL, ANSWER], AgentSettings()),
+        )
+    )
+    assert asyncio.run(limited.attempt(PROBLEM, KEY)).right
+    assert asyncio.run(free.attempt(PROBLEM, KEY)).right
 
 
 def test_a_policy_that_always_calls_is_stopped_after_the_last_allowed_turn():
@@ -204,7 +263,9 @@ def test_braces_in_a_question_are_left_alone():
     assert opening == (User(text="A: {question} {0}"),)
 
 
-@pytest.mark.parametrize("limits", [{"max_turns": -1}, {"max_tokens": 0}, {"calls_per_turn": 0}])
+@pytest.mark.parametrize(
+    "limits", [{"max_turns": -1}, {"max_tokens": 0}, {"calls_per_turn": 0}, {"max_seconds": -1}]
+)
 def test_limits_that_leave_nothing_to_do_are_refused(limits):
     with pytest.raises(ValidationError):
         AgentSettings(**limits)

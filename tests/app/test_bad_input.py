@@ -215,11 +215,11 @@ def test_a_report_of_no_run_is_refused(tmp_path, capsys):
     assert not (tmp_path / "nothing").exists()
 
 
-def test_weak_isolation_is_not_had_by_accident(recipe, tmp_path, capsys):
+def test_no_isolation_is_not_had_by_accident(recipe, tmp_path, capsys):
     folder = tmp_path / "run"
-    message = refused(capsys, "collect", recipe, "--run", folder, "--tool.isolation=process")
-    assert "isolation" in message
-    assert "allow_weak" in message
+    message = refused(capsys, "collect", recipe, "--run", folder, "--tool.tier=none")
+    assert "tool.tier" in message
+    assert "FORETHOUGHT_UNSAFE_TOOL=1" in message
 
 
 def test_a_gpu_that_is_not_there_is_named(recipe, collected, capsys):

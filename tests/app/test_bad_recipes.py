@@ -227,7 +227,7 @@ def test_an_override_means_what_the_key_means_in_the_file(tmp_path, line, overri
     [
         (["--rl.group-size", "8"], ["rl", "group_size"], 8),
         (["--rl.reward.wrong_ceiling", "-0.5"], ["rl", "reward", "wrong_ceiling"], -0.5),
-        (["--tool.allow_weak", "true"], ["tool", "allow_weak"], True),
+        (["--compute.deterministic", "true"], ["compute", "deterministic"], True),
         (["--problems.train", "a b.jsonl"], ["problems", "train"], "a b.jsonl"),
         (["--agent.instruction=x = 1\ny = 2"], ["agent", "instruction"], "x = 1\ny = 2"),
         (["--compute.workers", "auto"], ["compute", "workers"], "auto"),

@@ -53,6 +53,45 @@ def test_the_named_model_is_the_one_that_is_trained(after_sft, trained):
     assert first.metrics["sft_first"]["loss"][0][1] < fresh.metrics["sft_first"]["loss"][0][1]
 
 
+def test_a_folder_with_sampling_values_of_its_own_is_told_once_that_they_are_ignored(
+    recipe, staged, trained, tmp_path, capsys
+):
+    folder = copied(staged.collect, tmp_path / "run")
+    model = copied(trained[1], tmp_path / "model")
+    brought = {"top_k": 20, "top_p": 0.8, "repetition_penalty": 1.05, "temperature": 0.7}
+    (model / "generation_config.json").write_text(json.dumps(brought))
+    few = (*FEW, "--rl.steps=1", "--measure.problems=8", pretrained(model))
+    capsys.readouterr()
+    for command in ("sft", "measure", "rl", "eval"):
+        assert forethought(command, recipe, "--run", folder, *few) == 0
+    said = capsys.readouterr().out
+    note = (
+        "the model's generation_config asks for temperature 0.7, top_p 0.8, top_k 20, "
+        "repetition_penalty 1.05: ignored for training and exams; sampling uses temperature 1.0, "
+        "top_p 1.0, top_k off, repetition_penalty 1.0"
+    )
+    assert said.count(note) == said.count("generation_config") == 1
+    with Run.read(folder) as run:
+        used = run.document("rl", "sampling")
+        temperatures = {
+            turn.temperature
+            for group in run.groups("rl")
+            for episode in group.episodes
+            for trajectory in episode.trajectories
+            for turn in trajectory.turns
+        }
+    assert used is not None
+    assert (used["temperature"], used["top_p"], used["top_k"]) == (1.0, 1.0, 0)
+    assert used["repetition_penalty"] == 1.0
+    assert temperatures == {1.0}
+    other = copied(staged.collect, tmp_path / "other")
+    (model / "generation_config.json").unlink()
+    for command in ("sft", "measure", "rl", "eval"):
+        assert forethought(command, recipe, "--run", other, *few) == 0
+    assert "generation_config" not in capsys.readouterr().out
+    assert outcome(folder) == outcome(other)
+
+
 def test_the_chat_format_is_the_one_that_is_named(recipe, staged, tmp_path):
     folder = copied(staged.collect, tmp_path / "hermes")
     words = (*FEW, "--model.format=hermes", "--model.context=3000", "--sft.longest=3000")

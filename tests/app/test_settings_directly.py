@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import subprocess
+import sys
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,13 +14,14 @@ from app.small import write_problems
 from forethought.agents.groups import attempt_groups, refuse_unmeasured
 from forethought.app.engine import start_engine, worker_count
 from forethought.app.problems import Division, FileProblems, GSM8KProblems, held_out, training_side
-from forethought.core.errors import RecipeError
+from forethought.core.errors import RecipeError, SandboxError
 from forethought.core.messages import ToolStatus
 from forethought.core.problem import Problem
 from forethought.core.trajectory import Episode, Stop
 from forethought.core.verdict import Verdict
 from forethought.learning.advantage import AdvantageSettings, group_advantages
 from forethought.learning.settings import ComputeSettings
+from forethought.tools.protocol import for_attempt
 from forethought.tools.python_tool import PythonTool
 from forethought.tools.sandbox.pool import Pool
 from forethought.tools.settings import PythonSettings
@@ -85,6 +89,13 @@ def test_calls_per_turn_decides_how_many_calls_are_run():
         1: [ToolStatus.OK, ToolStatus.MODEL_ERROR],
         2: [ToolStatus.OK, ToolStatus.OK],
     }
+
+
+def test_max_seconds_decides_how_long_an_agent_may_go_on_calling():
+    script = [says("", call())] * 2 + [says("42")]
+    assert only(attempt(script, max_seconds=1e-9)).stop is Stop.TIME_LIMIT
+    assert only(attempt(script, max_seconds=0)).stop is Stop.ANSWERED
+    assert only(attempt(script, max_seconds=1e9)).stop is Stop.ANSWERED
 
 
 @pytest.mark.parametrize("setting", ["rl.max_not_measured", "eval.max_not_measured"])
@@ -167,11 +178,13 @@ class Counting:
         return Episode(id=key.episode, problem=problem, trajectories=(), verdict=Verdict.wrong())
 
 
+@pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("at_once", [1, 3])
-def test_at_once_decides_how_many_attempts_are_open(at_once):
+def test_at_once_decides_how_many_attempts_are_open(at_once, deterministic):
+    flow = ComputeSettings(at_once=at_once, deterministic=deterministic).flow
     problems = [Problem(id=str(n), prompt="?", answer="1") for n in range(6)]
     solver = Counting()
-    asyncio.run(attempt_groups(solver, problems, size=1, seed=0, stage="s", at_once=at_once))
+    asyncio.run(attempt_groups(solver, problems, size=1, seed=0, stage="s", flow=flow))
     assert solver.most == at_once
 
 
@@ -219,11 +232,74 @@ def test_preload_decides_what_is_imported_before_a_program_starts():
     assert run_program(code, preload=()).text == "False"
 
 
+def test_python_decides_which_packages_programs_find(tmp_path):
+    packages = tmp_path / "other"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", packages], check=True)
+    (folder,) = packages.glob("lib/python3*/site-packages")
+    (folder / "only_there.py").write_text("found = 42")
+    code = "import only_there\nonly_there.found"
+    assert run_program(code, python=str(packages / "bin" / "python")).text == "42"
+    assert "No module named 'only_there'" in run_program(code).text
+
+
+def run_in_attempts(programs, **settings):
+    """What the tool replies to programs: a list of them for each attempt, all open at once."""
+
+    async def run():
+        async with PythonTool(PythonSettings(servers=1, **settings)) as tool, AsyncExitStack() as s:
+            replies = []
+            for attempt in programs:
+                own = await s.enter_async_context(for_attempt(tool))
+                for code in attempt:
+                    if isinstance(code, float):
+                        await asyncio.sleep(code)
+                    else:
+                        replies.append(await own.call(call(json.dumps({"code": code}))))
+            return [reply.text for reply in replies]
+
+    return asyncio.run(run())
+
+
+def test_state_decides_whether_variables_are_kept_within_an_attempt():
+    programs = [["x = 41", "x + 1"], ["'x' in globals()"]]
+    assert run_in_attempts(programs, state="session")[1:] == ["42", "False"]
+    assert "NameError" in run_in_attempts(programs, state="stateless")[1]
+
+
+def test_max_sessions_decides_how_many_may_be_open():
+    programs = [["1"], ["2"]]
+    assert run_in_attempts(programs, state="session", max_sessions=2) == ["1", "2"]
+    with pytest.raises(SandboxError, match=r"busy: 1 sessions .* raise tool\.max_sessions"):
+        run_in_attempts(programs, state="session", max_sessions=1)
+
+
+def test_session_idle_seconds_decides_when_a_session_is_ended():
+    programs = [["x = 41", 2.5, "x + 1"]]
+    lost = run_in_attempts(programs, state="session", session_idle_seconds=0.1)[1]
+    assert "NameError" in lost
+    assert lost.endswith("[the variables of earlier programs are lost]")
+    assert run_in_attempts(programs, state="session", session_idle_seconds=60.0)[1] == "42"
+
+
+@pytest.mark.parametrize("queue", [1, 3])
+def test_queue_decides_how_many_calls_may_wait(queue):
+    async def run():
+        settings = PythonSettings(servers=1, calls_per_server=1, queue=queue)
+        async with Pool(settings.model_copy(update={"tier": "namespaces"})) as pool:
+            calls = (pool.run("1") for _ in range(6))
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+    refused = [each for each in asyncio.run(run()) if isinstance(each, SandboxError)]
+    assert len(refused) == 6 - 1 - queue
+    assert f"busy: {queue} programs wait" in str(refused[0])
+
+
 @pytest.mark.parametrize(("servers", "calls_per_server"), [(1, 1), (1, 2), (2, 1)])
 def test_servers_and_calls_per_server_decide_how_many_programs_run_at_once(
     servers, calls_per_server, tmp_path
 ):
-    settings = PythonSettings(servers=servers, calls_per_server=calls_per_server)
+    limits = {"servers": servers, "calls_per_server": calls_per_server}
+    settings = PythonSettings(tier="namespaces", **limits)
     spans = "import time; a = time.time(); time.sleep(0.2); print(a, time.time())"
 
     async def run():

@@ -174,6 +174,7 @@ SHOWN_BY = {
         "test_max_turns_decides_how_often_an_agent_may_call": ("agent.max_turns",),
         "test_max_tokens_decides_how_much_an_agent_may_say": ("agent.max_tokens",),
         "test_calls_per_turn_decides_how_many_calls_are_run": ("agent.calls_per_turn",),
+        "test_max_seconds_decides_how_long_an_agent_may_go_on_calling": ("agent.max_seconds",),
         "test_device_decides_where_the_model_is": ("compute.device",),
         "test_workers_decides_who_computes": ("compute.workers",),
         "test_threads_decides_how_many_threads_compute": ("compute.threads",),
@@ -193,6 +194,11 @@ SHOWN_BY = {
         "test_memory_mb_decides_how_much_a_program_may_hold": ("tool.memory_mb",),
         "test_processes_decides_how_many_a_program_may_start": ("tool.processes",),
         "test_preload_decides_what_is_imported_before_a_program_starts": ("tool.preload",),
+        "test_python_decides_which_packages_programs_find": ("tool.python",),
+        "test_state_decides_whether_variables_are_kept_within_an_attempt": ("tool.state",),
+        "test_max_sessions_decides_how_many_may_be_open": ("tool.max_sessions",),
+        "test_session_idle_seconds_decides_when_a_session_is_ended": ("tool.session_idle_seconds",),
+        "test_queue_decides_how_many_calls_may_wait": ("tool.queue",),
         "test_servers_and_calls_per_server_decide_how_many_programs_run_at_once": (
             "tool.servers",
             "tool.calls_per_server",
@@ -219,6 +225,12 @@ SHOWN_BY = {
             "base_url", "model"
         ),
     },
+    "learning/test_learner.py": {
+        "test_precision_decides_in_which_number_type_is_multiplied": ("compute.precision",),
+        "test_gradient_checkpointing_decides_what_is_kept_for_the_way_back": (
+            "compute.gradient_checkpointing",
+        ),
+    },
     "policy/test_remote.py": {
         "test_the_key_comes_from_the_variable_that_the_settings_name": of_endpoints("key_variable"),
         "test_an_endpoint_that_is_down_or_silent_is_an_error_naming_it": of_endpoints(
@@ -230,8 +242,21 @@ SHOWN_BY = {
         "test_no_more_requests_are_in_flight_than_allowed": of_endpoints("concurrency"),
         "test_earlier_thinking_is_sent_back_only_where_it_is_kept": of_endpoints("thinking"),
     },
+    "policy/test_thinking_history.py": {
+        "test_a_recorded_conversation_is_rendered_as_it_would_have_been_sampled": (
+            "sampling.thinking",
+        ),
+    },
+    "learning/test_agreement.py": {
+        "test_a_run_whose_prompts_break_too_often_stops_before_it_learns": (
+            "rl.max_prefix_breaks",
+        ),
+    },
     "tools/test_python_tool.py": {
-        "test_weak_isolation_needs_consent": ("tool.isolation", "tool.allow_weak"),
+        "test_no_isolation_needs_a_setting_and_a_variable": ("tool.tier",),
+    },
+    "tools/test_remote.py": {
+        "test_programs_run_where_the_address_says": ("tool.url",),
     },
 }
 """Keys whose change another test shows, by that test."""

@@ -8,7 +8,7 @@ tool's output and never put right.
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from pydantic import Field, field_validator
@@ -28,7 +28,7 @@ from forethought.core.settings import Settings
 from forethought.core.trajectory import Episode, Finish, Stop, Trajectory, Turn
 from forethought.core.verdict import Verdict
 from forethought.tasks.protocol import Grader
-from forethought.tools.protocol import Tools
+from forethought.tools.protocol import Tools, for_attempt
 
 
 def _usual_styles() -> dict[str, float]:
@@ -91,10 +91,12 @@ class Demonstrator:
         stop, error = Stop.ANSWERED, ""
         lines = self._script(problem, key)
         try:
-            for line in lines:
-                if turns and _succeeded(turns[-1]):  # a fault that Python let pass needs no mending
-                    break
-                turns.append(await self._turn(line, f"call_{len(turns)}"))
+            async with for_attempt(self.tools) as tools:
+                own = replace(self, tools=tools)
+                for line in lines:
+                    if turns and _succeeded(turns[-1]):  # a fault that Python let pass needs none
+                        break
+                    turns.append(await own._turn(line, f"call_{len(turns)}"))
         except RolloutError as broke:
             stop, error = Stop.FAILED, str(broke)
         else:

@@ -6,7 +6,9 @@ Does not cover what one attempt is (see `Solver`), nor what is made of the group
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from forethought.agents.protocol import Solver
 from forethought.core.errors import RecipeError
@@ -17,6 +19,54 @@ from forethought.core.trajectory import Episode, Group
 Item = TypeVar("Item")
 
 
+Work = Callable[[], Coroutine[Any, Any, Episode]]
+"""An attempt, not begun yet."""
+
+
+class Flow(Protocol):
+    """How many attempts are open, and when the next begins."""
+
+    async def run(self, groups: Sequence[Sequence[Work]]) -> list[Episode]:
+        """Make every attempt of these groups; episodes in their order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Waves:
+    """Fixed waves of at most `at_once` attempts; a wave ends before the next begins.
+
+    What runs beside what does not depend on timing then. A wave holds whole groups where they fit.
+    """
+
+    at_once: int
+
+    async def run(self, groups: Sequence[Sequence[Work]]) -> list[Episode]:
+        """One wave after the other."""
+        done: list[Episode] = []
+        size = max(map(len, groups), default=1)
+        for some in _chunks(groups, max(1, self.at_once // size)):
+            for wave in _chunks([work for group in some for work in group], self.at_once):
+                done += await concurrently(work() for work in wave)
+        return done
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """`at_once` attempts are open: one begins when another ends, and none waits for the slowest."""
+
+    at_once: int
+
+    async def run(self, groups: Sequence[Sequence[Work]]) -> list[Episode]:
+        """All at once, each when it has a place."""
+        places = asyncio.Semaphore(self.at_once)
+
+        async def in_a_place(work: Work) -> Episode:
+            async with places:
+                return await work()
+
+        return await concurrently(in_a_place(work) for group in groups for work in group)
+
+
 async def attempt_groups(
     solver: Solver,
     problems: Sequence[Problem],
@@ -24,21 +74,19 @@ async def attempt_groups(
     size: int,
     seed: int,
     stage: str,
-    at_once: int,
+    flow: Flow,
     progress: Callable[[Episode], None] | None = None,
 ) -> list[Group]:
     """Attempt each problem `size` times: one group a problem, in the order of the problems.
 
-    Attempts run in fixed waves of at most `at_once`, and a wave ends before the next begins, so
-    that what runs beside what does not depend on timing. A wave holds whole groups where they
-    fit. `stage` names this call within the run, such as "rl/12"; `progress` is told of each
-    episode as it ends.
+    `stage` names this call within the run, such as "rl/12"; `flow` says how many attempts are open;
+    `progress` is told of each episode as it ends.
 
     An attempt whose infrastructure breaks is an episode that is not measured. Any other error
     cancels what is running and rises.
     """
-    _refuse_less_than_one("group size", size)
-    _refuse_less_than_one("attempts at once", at_once)
+    if size < 1:
+        raise RecipeError(f"group size is {size}: set it to 1 or more")
 
     async def one(problem: Problem, key: RolloutKey) -> Episode:
         episode = await solver.attempt(problem, key)
@@ -47,14 +95,14 @@ async def attempt_groups(
         return episode
 
     names = [f"{stage}/{place}/{problem.id}" for place, problem in enumerate(problems)]
-    episodes: list[Episode] = []
-    for places in _chunks(range(len(problems)), max(1, at_once // size)):
-        attempts = [(place, rollout) for place in places for rollout in range(size)]
-        for wave in _chunks(attempts, at_once):
-            episodes += await concurrently(
-                one(problems[place], RolloutKey(seed=seed, group=names[place], rollout=rollout))
-                for place, rollout in wave
-            )
+    groups = [
+        [
+            partial(one, problem, RolloutKey(seed=seed, group=name, rollout=rollout))
+            for rollout in range(size)
+        ]
+        for name, problem in zip(names, problems, strict=True)
+    ]
+    episodes = await flow.run(groups)
     return [
         Group(id=name, problem=problem, episodes=tuple(members))
         for name, problem, members in zip(names, problems, _chunks(episodes, size), strict=True)
@@ -95,8 +143,3 @@ async def concurrently(work: Iterable[Coroutine[Any, Any, Item]]) -> list[Item]:
 
 def _chunks(items: Sequence[Item], length: int) -> Iterator[Sequence[Item]]:
     return (items[start : start + length] for start in range(0, len(items), length))
-
-
-def _refuse_less_than_one(thing: str, value: int) -> None:
-    if value < 1:
-        raise RecipeError(f"{thing} is {value}: set it to 1 or more")

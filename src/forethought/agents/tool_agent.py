@@ -4,9 +4,11 @@ Covers one conversation from the question to a verdict. Many attempts are in `gr
 become tokens is the policy's; what training makes of an episode is in `learning`.
 """
 
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from traceback import format_exception
 
 from pydantic import Field
 
@@ -35,7 +37,7 @@ from forethought.core.trajectory import Episode, Finish, Stop, Tokens, Trajector
 from forethought.core.verdict import Verdict
 from forethought.policy.protocol import Conversation, Policy, Spoken
 from forethought.tasks.protocol import Grader
-from forethought.tools.protocol import Tools
+from forethought.tools.protocol import Tools, for_attempt
 
 # A model that ends its turn while thinking has stopped of its own accord: nothing cut it off, so
 # it has answered, with nothing; the turn's `finish` keeps the reason.
@@ -56,6 +58,9 @@ class AgentSettings(Settings):
     """Sampled tokens in the whole trajectory at most."""
     calls_per_turn: int = Field(default=8, ge=1)
     """Calls that are run in one turn; those beyond are answered with an error."""
+    max_seconds: float = Field(default=0.0, ge=0)
+    """Seconds after which an attempt may make no more calls; 0: no limit. What an attempt comes
+    to then depends on the machine."""
     instruction: str = ""
     """Put on a new line after the question or, where it holds `{question}`, around it."""
     system: str = ""
@@ -79,22 +84,25 @@ class ToolAgent:
     grader: Grader
     limits: AgentSettings = field(default_factory=AgentSettings)
     name: str = "agent"
+    clock: Callable[[], float] = time.monotonic
 
     async def attempt(self, problem: Problem, key: RolloutKey) -> Episode:
         """Converse until the agent answers or meets a limit, then grade.
 
         When the policy, a tool's sandbox or the grader breaks, the episode is not measured and
-        keeps the turns that were spoken. Raises `RecipeError` when the problem's tools are all
-        unknown here.
+        keeps the turns that were spoken, and the traceback. Raises `RecipeError` when the
+        problem's tools are all unknown here.
         """
-        transcript = _Transcript(agent=self.name, opening=opening(problem, self.limits))
+        transcript = _Transcript(
+            agent=self.name, opening=opening(problem, self.limits), began=self.clock()
+        )
         try:
             stop = await self._converse(self._offered(problem), key, transcript)
             trajectory = transcript.end(stop)
             with boundary(GradingError, "grader"):
                 verdict = await self.grader.grade(problem, trajectory)
         except RolloutError as error:
-            trajectory = transcript.end(Stop.FAILED, error=str(error))
+            trajectory = transcript.end(Stop.FAILED, error="".join(format_exception(error)))
             verdict = Verdict.not_measured(str(error))
         return Episode(id=key.episode, problem=problem, trajectories=(trajectory,), verdict=verdict)
 
@@ -117,8 +125,9 @@ class ToolAgent:
                 conversation = await stack.enter_async_context(
                     self.policy.open(transcript.opening, offered, key)
                 )
+            own = replace(self, tools=await stack.enter_async_context(for_attempt(self.tools)))
             try:
-                return await self._take_turns(conversation, names, transcript)
+                return await own._take_turns(conversation, names, transcript)
             finally:
                 transcript.segments = conversation.segments
 
@@ -146,6 +155,8 @@ class ToolAgent:
             return Stop.TURN_LIMIT
         if before.tokens + spoken.tokens >= self.limits.max_tokens:
             return Stop.TOKEN_LIMIT
+        if 0 < self.limits.max_seconds <= self.clock() - before.began:
+            return Stop.TIME_LIMIT
         return None
 
     async def _answer(
@@ -181,6 +192,7 @@ class _Transcript:
 
     agent: str
     opening: tuple[Message, ...]
+    began: float
     turns: list[Turn] = field(default_factory=list[Turn])
     segments: tuple[Tokens, ...] = ()
 
@@ -196,6 +208,7 @@ class _Transcript:
             tokens=spoken.tokens,
             entropy=spoken.entropy,
             weight_version=spoken.weight_version,
+            temperature=spoken.temperature,
             seconds=spoken.seconds,
         )
         self.turns.append(turn)

@@ -11,10 +11,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from forethought.app.doctor import add_doctor
 from forethought.app.recipe import Recipe, read_recipe
 from forethought.app.show import Show
 from forethought.core.errors import ForethoughtError, RecipeError
 from forethought.journal.run import Run
+from forethought.journal.status import reported
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -69,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     report.set_defaults(run_command=_report)
     recipe = commands.add_parser("recipe", help="print the embedded recipe", allow_abbrev=False)
     recipe.set_defaults(run_command=_recipe)
+    add_doctor(commands)
     return parser
 
 
@@ -126,4 +129,5 @@ def _run(name: str, recipe: Recipe, folder: Path, console: Console) -> None:
         from forethought.app.context import Context  # noqa: PLC0415
         from forethought.app.pipeline import WORK  # noqa: PLC0415
 
-        asyncio.run(WORK[name](Context(recipe, run, Show(console))))
+        with reported(run, name):
+            asyncio.run(WORK[name](Context(recipe, run, Show(console))))

@@ -1,11 +1,15 @@
 """What every stage works with: the recipe, the run on disk, and the person who watches."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from forethought.app.calibration import as_document, circumstances
+from forethought.app.engine import Engine, start_engine
 from forethought.app.problems import Division, TrainingSide, training_side
 from forethought.app.recipe import Recipe
 from forethought.app.show import Bar, Show
@@ -23,6 +27,8 @@ SFT = (*COLLECT, "model", "sampling", "sft")
 MEASURE = (*SFT, "measure")
 RL = (*MEASURE, "rl")
 
+CALIBRATION = "calibration.json"
+"""In a run's folder: who computes fastest, and how fast."""
 MOST_UNMEASURED = 0.1
 """The share of attempts that broken infrastructure may take where no setting says otherwise."""
 
@@ -135,6 +141,19 @@ class Context:
         """The model that the finished training stage `name` ended with."""
         return load_local(str(self.trained(name)))
 
+    @contextmanager
+    def engine(self, model: LocalModel, *, with_reference: bool = False) -> Generator[Engine]:
+        """The engine for `model`; who computes is found out once, so that runs resume alike."""
+        compute, kept = self.recipe.compute, self.run.path / CALIBRATION
+        if compute.workers == "auto" and (known := _calibrated(kept, model)) is not None:
+            compute = compute.model_copy(update={"workers": known})
+        with start_engine(model, compute, with_reference=with_reference) as engine:
+            if engine.calibration is not None:
+                document = as_document(engine.calibration, model, engine.workers)
+                kept.write_text(json.dumps(document), encoding="utf-8")
+                self.show.say(f"calibration: {engine.calibration}")
+            yield engine
+
     @property
     def last_phase(self) -> PhaseSettings:
         """The phase that SFT ends with."""
@@ -152,6 +171,15 @@ class Context:
             bar.advance()
 
         return step
+
+
+def _calibrated(kept: Path, model: LocalModel) -> int | None:
+    """The number of workers that was found best for such a model on such a machine."""
+    try:
+        found = json.loads(kept.read_text(encoding="utf-8"))
+        return int(found["workers"]) if circumstances(model).items() <= found.items() else None
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return None  # not there, or not whole: it is found out again
 
 
 def phase_stage(phase: PhaseSettings) -> str:

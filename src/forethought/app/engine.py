@@ -4,7 +4,6 @@ Chooses between worker processes and this process, and refuses what the memory c
 """
 
 import copy
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,8 +12,10 @@ import psutil
 import torch
 
 from forethought.agents.tool_agent import AgentSettings, ToolAgent
+from forethought.app.calibration import Calibration, can_have_workers, cores, fastest_crew
 from forethought.core.errors import RecipeError
 from forethought.learning.learner import LocalLearner
+from forethought.learning.precision import chosen_dtype
 from forethought.learning.settings import ComputeSettings, OptimizerSettings
 from forethought.policy.local.crew import Crew, ForkedCrew, LocalCrew
 from forethought.policy.local.models import LocalModel
@@ -25,8 +26,6 @@ from forethought.policy.token_policy import TokenPolicy
 from forethought.tasks.protocol import Grader
 from forethought.tools.protocol import Tools
 
-SMALL = 20_000_000
-"""Parameters below which one-thread workers are faster than threads."""
 LEARNING = 3
 """Copies of every trained number beside itself: its gradient, and AdamW's two moments."""
 WORKING = 400 * 2**20
@@ -41,6 +40,12 @@ class Engine:
     crew: Crew
     sampler: LocalSampler
     compute: ComputeSettings
+    calibration: Calibration | None = None
+
+    @property
+    def workers(self) -> int:
+        """Worker processes; 0 where this process computes."""
+        return self.crew.size if isinstance(self.crew, ForkedCrew) else 0
 
     def agent(
         self, tools: Tools, grader: Grader, limits: AgentSettings, sampling: SamplingSettings
@@ -88,30 +93,37 @@ def start_engine(
         model, workers, on_gpu=device.type == "cuda", with_reference=with_reference
     )
     refuse_too_large(model, needed, available_memory(device))
-    if threads := compute.threads or min(workers, 1):
-        # Beside workers, threads of this process would only wait for a core, spinning.
-        torch.set_num_threads(threads)
     model.network.to(device)
     model.network.eval()
     reference = copy.deepcopy(model.network).requires_grad_(False) if with_reference else None
-    crew: Crew = (
-        ForkedCrew(model.network, workers, reference)
-        if workers
-        else LocalCrew(model.network, reference)
-    )
+    dtype = chosen_dtype(compute.precision, device) or torch.float32
+    calibration = None
+    crew: Crew
+    if compute.workers == "auto" and workers:
+        torch.set_num_threads(compute.threads or cores())
+        crew, calibration = fastest_crew(model, workers, dtype, reference)
+    elif workers:
+        crew = ForkedCrew(model.network, workers, reference, dtype)
+    else:
+        crew = LocalCrew(model.network, reference, dtype)
+    # Beside workers, threads of this process would only wait for a core, spinning.
+    beside = 1 if isinstance(crew, ForkedCrew) else None
+    if threads := compute.threads or beside:
+        torch.set_num_threads(threads)
     try:
         yield Engine(
             model=model,
             crew=crew,
             sampler=LocalSampler(crew=crew, deterministic=compute.deterministic),
             compute=compute,
+            calibration=calibration,
         )
     finally:
         crew.close()
 
 
 def worker_count(model: LocalModel, compute: ComputeSettings) -> int:
-    """How many worker processes to use; 0 computes in this process."""
+    """How many worker processes to use or, with `auto`, to try; 0 computes in this process."""
     if chosen_device(compute).type == "cuda":
         if isinstance(compute.workers, int) and compute.workers > 0:
             raise RecipeError(
@@ -120,8 +132,7 @@ def worker_count(model: LocalModel, compute: ComputeSettings) -> int:
         return 0
     if compute.workers != "auto":
         return compute.workers
-    small = model.parameters < SMALL
-    return len(os.sched_getaffinity(0)) if small and hasattr(os, "fork") else 0
+    return cores() if cores() > 1 and can_have_workers(model) else 0
 
 
 def memory_needed(

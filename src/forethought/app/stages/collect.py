@@ -49,7 +49,7 @@ async def collect(context: Context) -> None:
                         size=1,
                         seed=recipe.seed,
                         stage=f"collect/{step}",
-                        at_once=recipe.compute.at_once,
+                        flow=recipe.compute.flow,
                         progress=lambda _: bar.advance(),
                     )
                 recorded += groups

@@ -9,13 +9,12 @@ from contextlib import asynccontextmanager
 from forethought.agents.protocol import Solver
 from forethought.agents.tool_agent import ToolAgent
 from forethought.app.context import RL, SFT, Context, phase_stage
-from forethought.app.engine import start_engine
 from forethought.app.problems import held_out
 from forethought.app.recipe import Recipe
 from forethought.evaluation.exam import Exam
 from forethought.evaluation.results import ExamResult
 from forethought.journal.stage import Stage
-from forethought.policy.protocol import SamplingSettings
+from forethought.policy.protocol import SamplingSettings, ThinkingHistory
 from forethought.policy.remote import RemotePolicy, RemoteSettings, check_endpoint
 from forethought.tasks.answers import canonical_answer
 from forethought.tasks.graders import BoxedGrader
@@ -38,7 +37,7 @@ async def sit_exam(context: Context, name: str, trained_by: str) -> ExamResult:
     if stage is not None:
         recipe = context.recipe
         exam = _exam(recipe)
-        with start_engine(context.load(trained_by), recipe.compute) as engine:
+        with context.engine(context.load(trained_by)) as engine:
             async with PythonTool(recipe.tool) as tool:
                 await _sit(
                     context,
@@ -89,12 +88,20 @@ def _exam(recipe: Recipe) -> Exam:
         conditions={
             "temperature": settings.temperature,
             "top_p": settings.top_p,
+            "thinking": _thinking(recipe),
             "max_turn_tokens": recipe.sampling.max_tokens,
             "max_tokens": recipe.agent.max_tokens,
             "max_turns": recipe.agent.max_turns,
         },
         canonical=canonical_answer,
     )
+
+
+def _thinking(recipe: Recipe) -> ThinkingHistory:
+    """What is seen of earlier thinking: as it was trained, or as the endpoint is asked."""
+    if isinstance(recipe.model, RemoteSettings):
+        return recipe.model.thinking
+    return recipe.sampling.thinking
 
 
 async def _sit(context: Context, stage: Stage, name: str, exam: Exam, speaker: Speaker) -> None:
@@ -111,7 +118,7 @@ async def _sit(context: Context, stage: Stage, name: str, exam: Exam, speaker: S
             speaker(greedy),
             name=name,
             seed=recipe.seed,
-            at_once=recipe.compute.at_once,
+            flow=recipe.compute.flow,
             progress=lambda _: bar.advance(),
         )
     stage.keep(0, groups)

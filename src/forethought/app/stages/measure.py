@@ -5,7 +5,6 @@ from collections import Counter
 from forethought.agents.groups import attempt_groups, refuse_unmeasured
 from forethought.agents.protocol import Solver
 from forethought.app.context import MEASURE, MOST_UNMEASURED, Context, accuracy, phase_stage
-from forethought.app.engine import start_engine
 from forethought.curation.difficulty import Difficulty, Label, select
 from forethought.journal.stage import Stage
 from forethought.tasks.graders import BoxedGrader
@@ -26,7 +25,7 @@ async def measure(context: Context) -> None:
     stage = context.begin("measure", MEASURE)
     if stage is None:
         return
-    with start_engine(context.load(phase_stage(context.last_phase)), recipe.compute) as engine:
+    with context.engine(context.load(phase_stage(context.last_phase))) as engine:
         async with PythonTool(recipe.tool) as tool:
             agent = engine.agent(tool, BoxedGrader(), recipe.agent, recipe.sampling)
             await attempt_candidates(context, stage, agent)
@@ -58,7 +57,7 @@ async def attempt_candidates(context: Context, stage: Stage, solver: Solver) -> 
                     size=recipe.measure.attempts,
                     seed=recipe.seed,
                     stage=f"measure/{step}",
-                    at_once=recipe.compute.at_once,
+                    flow=recipe.compute.flow,
                 )
             attempted += groups
             refuse_unmeasured(attempted, MOST_UNMEASURED, "the limit of this stage")

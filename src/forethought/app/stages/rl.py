@@ -1,8 +1,8 @@
 """Stage 4: reinforcement learning on the problems that the model solves sometimes."""
 
 from forethought.app.context import RL, Context, phase_stage
-from forethought.app.engine import start_engine
 from forethought.app.refusals import refuse_biased_sampling
+from forethought.app.sampling import effective_sampling
 from forethought.core.randomness import derive_seed
 from forethought.curation.difficulty import select
 from forethought.curation.pool import Pool
@@ -27,6 +27,7 @@ async def rl(context: Context) -> None:
     stage = context.begin("rl", RL)
     if stage is None:
         return
+    stage.put("sampling", effective_sampling(recipe.sampling))
     kept = select(context.run.groups("measure")).kept
     pool = Pool(
         problems=kept,
@@ -38,11 +39,11 @@ async def rl(context: Context) -> None:
         settings=settings,
         objective=objective(settings.loss),
         seed=recipe.seed,
-        at_once=recipe.compute.at_once,
+        flow=recipe.compute.flow,
     )
     model = context.load(phase_stage(context.last_phase))
     reference = settings.loss.kl_coefficient > 0
-    with start_engine(model, recipe.compute, with_reference=reference) as engine:
+    with context.engine(model, with_reference=reference) as engine:
         async with PythonTool(recipe.tool) as tool:
             agent = engine.agent(tool, BoxedGrader(), recipe.agent, recipe.sampling)
             learner = engine.learner(

@@ -8,8 +8,9 @@ import torch
 from forethought.agents.groups import attempt_groups, refuse_unmeasured
 from forethought.agents.protocol import Solver
 from forethought.app.context import MOST_UNMEASURED, SFT, Context, phase_stage
-from forethought.app.engine import available_memory, refuse_unbuildable, start_engine
+from forethought.app.engine import available_memory, refuse_unbuildable
 from forethought.app.refusals import trainable
+from forethought.app.sampling import left_aside
 from forethought.core.errors import RecipeError
 from forethought.core.randomness import derive_seed
 from forethought.core.trajectory import Trajectory
@@ -29,7 +30,7 @@ from forethought.policy.local.models import (
 from forethought.policy.local.settings import FreshModel, GGUFModel
 from forethought.policy.small_tokenizer import train_tokenizer
 from forethought.tasks.graders import BoxedGrader
-from forethought.tools.python_tool import PYTHON, PythonTool
+from forethought.tools.python_tool import PythonTool, python_spec
 
 SHOWN = {"loss": "loss", "pilot/sampled": "pilot accuracy"}
 
@@ -57,7 +58,7 @@ async def _phase(
     context: Context, phase: PhaseSettings, stage: Stage, model: LocalModel, data: Demonstrations
 ) -> None:
     recipe = context.recipe
-    with start_engine(model, recipe.compute) as engine:
+    with context.engine(model) as engine:
         async with PythonTool(recipe.tool) as tool:
             agent = engine.agent(tool, BoxedGrader(), recipe.agent, recipe.sampling)
             plan = SFTPlan(
@@ -90,7 +91,8 @@ def _model(context: Context, number: int) -> LocalModel:
             for turn in one.turns
             for call in turn.message.calls
         )
-        tokenizer = train_tokenizer((*texts, *calls), [PYTHON], settings.vocabulary)
+        spec = python_spec(context.recipe.tool)
+        tokenizer = train_tokenizer((*texts, *calls), [spec], settings.vocabulary)
         parameters = fresh_parameters(settings, tokenizer.get_vocab_size())
         refuse_unbuildable(parameters, available_memory(torch.device("cpu")))
         return fresh_model(settings, tokenizer, derive_seed(context.recipe.seed, "weights"))
@@ -99,6 +101,8 @@ def _model(context: Context, number: int) -> LocalModel:
         model = load_local(str(folder), settings.format)
     else:
         model = load_local(settings.name, settings.format)
+    if note := left_aside(model, context.recipe.sampling):
+        context.show.say(note)
     if settings.lora_rank:
         seed = derive_seed(context.recipe.seed, "adapters")
         return with_adapters(model, settings.lora_rank, settings.lora_alpha, seed)
@@ -118,9 +122,10 @@ def _demonstrations(context: Context, model: LocalModel) -> Demonstrations:
     data = render(
         _recorded(context),
         model.format,
-        [PYTHON],
+        [python_spec(context.recipe.tool)],
         longest=settings.longest,
         train_failed_calls=settings.train_failed_calls,
+        thinking=context.recipe.sampling.thinking,
     )
     if any(phase.tool_free for phase in settings.phases) and not data.tool_free:
         raise RecipeError(
@@ -148,7 +153,7 @@ def pilots(context: Context, solver: Solver, phase: PhaseSettings) -> Pilot:
             size=1,
             seed=context.recipe.seed,
             stage=f"pilot/{phase.name}/{step}",
-            at_once=context.recipe.compute.at_once,
+            flow=context.recipe.compute.flow,
         )
         refuse_unmeasured(groups, MOST_UNMEASURED, "the limit of a pilot")
         found = summarise(groups)

@@ -1,0 +1,176 @@
+"""Hundreds of rounds with tools, timeouts and failures leave nothing behind."""
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+
+import psutil
+import pytest
+
+from forethought.agents.groups import Waves
+from forethought.agents.tool_agent import ToolAgent
+from forethought.core.messages import Assistant
+from forethought.core.problem import Problem
+from forethought.core.trajectory import Stop
+from forethought.core.verdict import Verdict
+from forethought.curation.pool import Pool
+from forethought.journal.run import Run
+from forethought.learning.checkpoint import Checkpoints
+from forethought.learning.learner import LocalLearner
+from forethought.learning.losses.catalogue import objective
+from forethought.learning.rl import Keeping, RLPlan, train_rl
+from forethought.learning.settings import RLSettings
+from forethought.policy.local.crew import ForkedCrew
+from forethought.policy.parsing import Parsed
+from forethought.policy.protocol import SamplingSettings
+from forethought.policy.token_policy import TokenPolicy
+from forethought.tools.python_tool import PythonTool
+from forethought.tools.settings import PythonSettings
+from learning.rows import learner_of
+from scripted import call
+from tiny import local_model
+
+STEPS, WARM = 300, 50
+WORDS = 8
+"""Tokens that the model knows."""
+SETTINGS = RLSettings(
+    steps=STEPS, problems=2, group_size=3, updates=1, save_every=WARM, max_not_measured=0.9
+)
+GROWTH = 50 * 2**20
+"""Bytes by which memory may grow; a leak of a round's batch would be more in so many rounds."""
+
+
+class FirstTurnsCall:
+    """Reads every first turn as a program, so that a model that knows nothing uses the tool."""
+
+    name = "first turns call"
+    end_of_turn = 5
+
+    def opening(self, messages, tools):
+        return [1, 2, len(messages[-1].text) % WORDS]
+
+    def assistant(self, message):
+        raise AssertionError("a policy never writes what it said")
+
+    def hear(self, messages):
+        return [3, int(messages[-1].text) % WORDS, 1]
+
+    def read(self, ids, tools, first_id):
+        code = json.dumps({"code": f"print({sum(ids)})"})
+        calls = () if first_id else (call(code),)
+        return Parsed(message=Assistant(text="", calls=calls))
+
+
+@dataclass
+class FailsNowAndThen:
+    """A policy of which one rollout in every 20 rounds cannot begin."""
+
+    policy: TokenPolicy
+
+    def open(self, messages, tools, key):
+        step, place = key.group.split("/")[1:3]
+        if int(step) % 20 == 7 and (place, key.rollout) == ("0", 0):
+            raise KeyError("x")
+        return self.policy.open(messages, tools, key)
+
+
+@dataclass
+class TimesOut:
+    """Says something that varies; of 20 attempts, it gets no answer about one."""
+
+    graded: int = 0
+
+    async def grade(self, problem, trajectory):
+        self.graded += 1
+        if self.graded % 20 == 0:
+            raise TimeoutError("the judge did not answer")
+        assert trajectory.stop is not Stop.FAILED
+        even = sum(trajectory.segments[0].ids) % 2 == 0
+        return Verdict.right() if even else Verdict.wrong()
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a process holds on to; memory is its own, what children share left out."""
+
+    memory: int
+    files: int
+    threads: int
+    children: int
+    tasks: int
+
+    @property
+    def counts(self):
+        return (self.files, self.threads, self.children, self.tasks)
+
+
+async def held():
+    """What is held once what is winding up has ended: the same several times in a row."""
+    process = psutil.Process()
+    seen = []
+    while len(seen) < 5 or len(set(seen[-5:])) > 1:
+        assert len(seen) < 400, f"it does not settle: {seen[-5:]}"
+        await asyncio.sleep(0.05)
+        children = len(process.children(recursive=True))
+        tasks = len(asyncio.all_tasks())
+        seen.append((process.num_fds(), process.num_threads(), children, tasks))
+    return Held(process.memory_full_info().uss, *seen[-1])
+
+
+class Enough(Exception):
+    """Raised by the watcher to end a run after a step."""
+
+
+@dataclass
+class Soak:
+    """One run over a crew and a journal, looked at after its first rounds and after its last."""
+
+    crew: ForkedCrew
+    learner: LocalLearner
+    keeping: Keeping
+    reports: dict = field(default_factory=dict)
+
+    async def run(self):
+        async with PythonTool(PythonSettings(servers=1)) as tool:
+            policy = TokenPolicy(
+                sampler=self.learner.sampler,
+                format=FirstTurnsCall(),
+                settings=SamplingSettings(max_tokens=24),
+            )
+            agent = ToolAgent(policy=FailsNowAndThen(policy), tools=tool, grader=TimesOut())
+            return [await self.until(last, agent) for last in (WARM - 1, STEPS - 1)]
+
+    async def until(self, last, agent):
+        """What is held after the step `last`, the run going on from where it is."""
+
+        def watch(step, report):
+            self.reports[step] = report
+            if step == last:
+                raise Enough
+
+        problems = tuple(Problem(id=str(n), prompt=f"{n} * 7?", answer="!") for n in range(8))
+        pool = Pool(problems=problems, batch=2, seed=0)
+        plan = RLPlan(settings=SETTINGS, objective=objective(SETTINGS.loss), seed=0, flow=Waves(6))
+        with pytest.raises(Enough):
+            await train_rl(plan, agent, pool, self.learner, self.keeping, watch)
+        return await held()
+
+
+@pytest.mark.slow
+def test_hundreds_of_rounds_hold_no_more_than_the_first_ones_did(tmp_path):
+    model = local_model(vocab_size=WORDS, spread=0.1)
+    crew = ForkedCrew(model.network, 1)
+    learner = learner_of(model, crew, rate=1e-4)
+    try:
+        with Run.create_or_open(tmp_path / "run", {}) as run:
+            checkpoints = Checkpoints(folder=run.checkpoints / "rl")
+            soak = Soak(crew, learner, Keeping(journal=run.stage("rl"), checkpoints=checkpoints))
+            early, late = asyncio.run(soak.run())
+    finally:
+        crew.close()
+    assert late.counts == early.counts
+    assert late.memory - early.memory < max(GROWTH, early.memory // 10)
+    reports = soak.reports.values()
+    assert len(reports) == STEPS
+    assert sum(report["attempts/not_measured"] > 0 for report in reports) > STEPS // 20
+    assert sum(report["tool/calls"] for report in reports) > STEPS // 2
