@@ -10,7 +10,7 @@ JOBS ?= 2
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: quickstart test check format docs clean
+.PHONY: quickstart test check format docs bench clean
 
 quickstart: $(READY)
 	$(BIN)/forethought quickstart
@@ -32,6 +32,10 @@ format: $(READY)
 docs: $(READY)
 	$(BIN)/pip install -q -c constraints.txt -e '.[docs]'
 	$(BIN)/zensical build
+
+# Speed beside other tools, about an hour; BENCH holds options, for example BENCH="--quick".
+bench: $(READY)
+	$(BIN)/python -m benchmarks.speed all $(BENCH)
 
 clean:
 	rm -rf $(VENV) site .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -37,6 +37,7 @@ def says(text="", *calls, finish=Finish.END_OF_TURN, tokens=3, entropy=0.5, thin
         tokens=tokens,
         entropy=entropy,
         weight_version=1,
+        temperature=1.0,
         seconds=0.25,
     )
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from forethought.agents.groups import Waves
 from forethought.core.errors import RecipeError
 from forethought.core.messages import ToolStatus
 from forethought.core.problem import Problem
@@ -53,7 +54,7 @@ def sit(verdict, greedy_verdict=None, *, problems=3, settings=None, progress=Non
             ScriptedSolver(greedy_verdict or verdict),
             name="eval/3",
             seed=0,
-            at_once=4,
+            flow=Waves(4),
             progress=progress,
         )
     )

@@ -64,6 +64,7 @@ TURNS = st.builds(
     tokens=COUNT,
     entropy=NUMBER,
     weight_version=COUNT,
+    temperature=st.none() | NUMBER,
     seconds=NUMBER,
 )
 TOKENS = st.lists(st.tuples(COUNT, st.booleans(), NUMBER), max_size=6).map(

@@ -44,14 +44,14 @@ def crew_of(model, workers=0, reference=None):
     return LocalCrew(model.network, reference)
 
 
-def learner_of(model, crew, *, steps=10, temperature=1.0, **chosen):
+def learner_of(model, crew, *, steps=10, temperature=1.0, compute=None, **chosen):
     """A learner whose optimiser settings are chosen."""
     return LocalLearner(
         model=model,
         crew=crew,
         sampler=LocalSampler(crew=crew),
         optimizer=OptimizerSettings(**{"rate": 1e-2} | chosen),
-        compute=ComputeSettings(),
+        compute=compute or ComputeSettings(),
         total_steps=steps,
         temperature=temperature,
     )

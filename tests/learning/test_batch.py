@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from forethought.core.errors import RecipeError
 from forethought.core.trajectory import Tokens
 from forethought.learning.batch import pad
+from forethought.policy.local.packing import pack
 from learning.rows import random_rows, row
 
 lengths = st.lists(st.integers(2, 40), min_size=1, max_size=12)
@@ -16,6 +17,15 @@ quick = settings(deadline=None, max_examples=60)
 
 def sized(lengths):
     return pad([row("." + "s" * (length - 1)) for length in lengths], [0.0] * len(lengths))
+
+
+def apart(lengths):
+    """Rows of which no two begin alike."""
+    rows = [
+        Tokens(ids=(number,) * length, sampled=(True,) * length, logprobs=(0.0,) * length)
+        for number, length in enumerate(lengths)
+    ]
+    return pad(rows, [0.0] * len(lengths))
 
 
 def test_a_batch_of_two_rows_by_hand():
@@ -56,29 +66,42 @@ def test_no_rows_may_be_taken():
     assert sized([3, 4]).take(()).ids_BT.shape == (0, 0)
 
 
+def test_what_has_to_be_read_ends_before_the_last_trained_token():
+    batch = pad([row(".ss", first=5), row("..s..", first=1), row("...")], [1.0] * 3)
+    assert batch.needed() == [[5, 6], [1, 2], []]
+
+
 @quick
 @given(lengths, st.integers(1, 200))
 def test_portions_hold_every_row_once_and_fit_or_are_alone(lengths, tokens):
-    portions = sized(lengths).portions(tokens)
+    batch = sized(lengths)
+    portions = batch.portions(tokens)
     assert sorted(place for portion in portions for place in portion) == list(range(len(lengths)))
     for portion in portions:
-        padded = len(portion) * max(lengths[place] for place in portion)
-        assert padded <= tokens or len(portion) == 1
+        read = len(pack(batch.take(portion).needed()).ids_N)
+        assert read <= tokens or len(portion) == 1
 
 
-def test_portions_gather_rows_of_similar_length():
-    assert sized([9, 2, 8, 2, 3]).portions(18) == [[1, 3, 4], [2, 0]]
+def test_portions_gather_rows_that_begin_alike():
+    ids = [(1, 1, 1, 2), (5, 5, 5, 5), (1, 1, 1, 3), (5, 5, 5, 6), (1, 1, 1, 4)]
+    rows = [Tokens(ids=each, sampled=(True,) * 4, logprobs=(0.0,) * 4) for each in ids]
+    assert pad(rows, [0.0] * 5).portions(3) == [[0, 2, 4], [1, 3]]
 
 
 @quick
 @given(lengths, st.integers(1, 5))
-def test_hands_hold_every_row_once_in_counts_that_differ_by_one_at_most(lengths, hands):
-    dealt = sized(lengths).deal(hands)
+def test_hands_hold_every_row_once_and_about_the_same_work(lengths, hands):
+    batch = apart(lengths)
+    dealt = batch.deal(hands)
     assert sorted(place for hand in dealt for place in hand) == list(range(len(lengths)))
-    counts = [len(hand) for hand in dealt]
-    assert max(counts) - min(counts) <= 1
-    work = [sum(lengths[place] for place in hand) for hand in dealt]
-    assert max(work) - min(work) <= max(lengths)
+    work = [sum(lengths[place] - 1 for place in hand) for hand in dealt]
+    assert max(work) - min(work) <= 2 * max(lengths)
+
+
+def test_a_group_is_dealt_to_one_hand_where_that_is_fair():
+    ids = [(1, 1, 1, 1, 2), (5, 5, 5, 5, 5), (1, 1, 1, 1, 3), (5, 5, 5, 5, 6)]
+    rows = [Tokens(ids=each, sampled=(True,) * 5, logprobs=(0.0,) * 5) for each in ids]
+    assert pad(rows, [0.0] * 4).deal(2) == [[0, 2], [1, 3]]
 
 
 def test_a_row_keeps_its_own_numbers_whatever_it_is_padded_with():

@@ -34,19 +34,19 @@ def silent(worker, value):
     raise AssertionError("a gradient job emits nothing")
 
 
-def divided(crew, loss, *, micro_tokens=64, order=None, logit_tokens=1000):
+def divided(crew, loss, *, micro_tokens=64, order=None, logit_tokens=1000, **how):
     """The loss, the tally's numbers and the flat gradient of the batch over a crew."""
     order = order or range(len(ROWS))
     batch = pad([ROWS[n] for n in order], [ADVANTAGES[n] for n in order])
     works = [
         GradientWork(
-            batch=batch,
-            rows=tuple(rows),
+            batch=batch.take(rows),
             denominators=batch.denominators(None),
             objective=loss,
             temperature=1.0,
             micro_tokens=micro_tokens,
             logit_tokens=logit_tokens,
+            **how,
         )
         for rows in batch.deal(crew.size)
     ]
@@ -111,6 +111,17 @@ def test_logits_in_portions_give_the_same_gradient(crew):
     agree(divided(crew, sft, logit_tokens=5), reference(sft))
 
 
+def test_layers_that_are_computed_again_give_an_equal_gradient(crew):
+    whole, again = (divided(crew, sft, checkpointing=each) for each in (False, True))
+    assert torch.equal(whole[2], again[2])
+
+
+def test_in_bfloat16_the_gradient_is_close(crew):
+    exact, rough = divided(crew, sft), divided(crew, sft, dtype=torch.bfloat16)
+    assert rough[2].dtype is torch.float32
+    assert 0 < (rough[2] - exact[2]).norm() < 0.03 * exact[2].norm()
+
+
 def test_a_gradient_does_not_hold_what_the_one_before_left(crew):
     first = divided(crew, sft)
     again = divided(crew, sft)
@@ -134,8 +145,7 @@ def test_a_worker_without_rows_adds_nothing():
     lonely = pad(ROWS[:1], [1.0])
     works = [
         GradientWork(
-            batch=lonely,
-            rows=tuple(rows),
+            batch=lonely.take(rows),
             denominators=lonely.denominators(None),
             objective=sft,
             temperature=1.0,

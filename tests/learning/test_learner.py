@@ -9,14 +9,17 @@ from forethought.core.errors import RecipeError
 from forethought.core.trajectory import Tokens
 from forethought.learning.batch import pad
 from forethought.learning.checkpoint import Checkpoints
-from forethought.learning.logprobs import token_logprobs
+from forethought.learning.logprobs import Reading, token_logprobs
 from forethought.learning.losses.catalogue import objective
 from forethought.learning.losses.result import LossResult
 from forethought.learning.losses.settings import LossSettings
 from forethought.learning.losses.sft import sft
+from forethought.learning.settings import ComputeSettings
 from forethought.policy.local.decoder import Decoder
 from forethought.policy.local.models import load_local, with_adapters
-from forethought.policy.local.replica import trained_parameters
+from forethought.policy.local.packed import Effort
+from forethought.policy.local.projections import Arithmetic
+from forethought.policy.local.replica import Replica, trained_parameters
 from forethought.policy.protocol import SamplingSettings
 from learning.rows import crew_of, learner_of, random_rows
 from tiny import local_model, same_weights, weights
@@ -78,8 +81,9 @@ def test_what_was_sampled_is_worth_the_same_to_the_learner(started, temperature)
     assert report["ratio_max"] == pytest.approx(1.0, abs=1e-4)
     assert report["clip_low"] == report["clip_high"] == 0.0
     with torch.no_grad():
+        effort = Effort(arithmetic=Arithmetic())
         found = token_logprobs(
-            Decoder(local_model().network), batch.ids_BT, batch.mask_BT, temperature, 100
+            Decoder(local_model().network), Reading.of(batch), temperature, 100, effort
         )
     torch.testing.assert_close(found, batch.sampled_logprobs_BT, rtol=0, atol=1e-4)
 
@@ -240,3 +244,79 @@ def test_training_stops_once_ten_gradients_in_a_row_were_not_finite():
     assert message.startswith(f"rl.optimizer.rate = {learner.optimizer.rate}: 10 updates in a row")
     assert "the last finite one was update 10; lower the rate" in message
     assert same_weights(before, weights(model.network))
+
+
+class ThreadlessCrew:
+    """The model in this thread, where a test can watch what autograd keeps."""
+
+    def __init__(self, model):
+        self.model, self.size = model, 1
+        self.replica = Replica(model=model, decoder=Decoder(model))
+
+    async def run(self, job, payloads, emit):
+        return [job(self.replica, each, None) for each in payloads]
+
+    def collect_gradients(self):
+        pass
+
+
+def step_of(**compute):
+    """The report of one update, the weights after it, and the numbers kept for the way back."""
+    model = local_model("llama", spread=0.15)
+    learner = learner_of(model, ThreadlessCrew(model.network), compute=ComputeSettings(**compute))
+    kept = []
+
+    def keep(tensor):
+        kept.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        report = asyncio.run(learner.update(BATCH, sft))
+    return report, weights(model.network), sum(kept)
+
+
+def test_precision_decides_in_which_number_type_is_multiplied():
+    exact, rough = (step_of(precision=each)[0]["loss"] for each in ("float32", "bfloat16"))
+    assert exact == step_of(precision="auto")[0]["loss"]
+    assert rough != exact
+    assert rough == pytest.approx(exact, rel=1e-2)
+
+
+def test_gradient_checkpointing_decides_what_is_kept_for_the_way_back():
+    without, again = (step_of(gradient_checkpointing=each) for each in (False, True))
+    assert again[2] < without[2] / 2
+    assert same_weights(without[1], again[1])
+    assert without[0] == again[0]
+
+
+def test_rows_without_an_advantage_change_a_gradient_only_by_being_counted():
+    rows = random_rows(6)
+    advantages = [1.0, 0.0, -1.0, 0.0, 0.0, 0.5]
+    told = [number for number, advantage in enumerate(advantages) if advantage]
+
+    def report_of(batch, **denominators):
+        model = local_model()
+        crew = crew_of(model)
+        learner = learner_of(model, crew)
+        loss = objective(LossSettings(aggregation="token-sum", **denominators))
+        return asyncio.run(learner.update(batch, loss)), weights(model.network)
+
+    whole = report_of(pad(rows, advantages))
+    part = report_of(pad([rows[n] for n in told], [advantages[n] for n in told]))
+    assert whole[0] == pytest.approx(part[0])
+    assert same_weights(whole[1], part[1])
+
+
+def test_rows_without_an_advantage_stay_in_the_denominator():
+    rows = random_rows(6)
+    advantages = [1.0, 0.0, -1.0, 0.0, 0.0, 0.5]
+    batch = pad(rows, advantages)
+    told = batch.take([0, 2, 5])
+    share = float(told.mask_BT.sum() / batch.mask_BT.sum())
+
+    def norm_of(batch):
+        model = local_model()
+        learner = learner_of(model, crew_of(model))
+        return asyncio.run(learner.update(batch, objective(LossSettings())))["grad_norm"]
+
+    assert norm_of(batch) == pytest.approx(share * norm_of(told), rel=1e-4)

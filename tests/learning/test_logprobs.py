@@ -1,70 +1,138 @@
 """The log-probabilities of given tokens are the model's, however many are computed at once."""
 
+import dataclasses
+
 import pytest
 import torch
 
+from forethought.core.trajectory import Tokens
 from forethought.learning.batch import pad
-from forethought.learning.logprobs import token_logprobs
+from forethought.learning.logprobs import ChosenLogprobs, Reading, token_logprobs
+from forethought.learning.losses.catalogue import LOSSES, objective
+from forethought.learning.losses.settings import LossSettings
+from forethought.learning.streams import Denominators, Streams
 from forethought.policy.local.decoder import Decoder
+from forethought.policy.local.packed import Effort
+from forethought.policy.local.projections import Arithmetic
 from learning.rows import random_rows
-from tiny import network
+from padded import padded_logprobs
+from tiny import FAMILIES, network
+
+
+def one_prompt(rows, prompt=(3, 1, 4, 1, 5, 9, 2, 6)):
+    """The same rows, each after one prompt."""
+    return [Tokens.join((Tokens.given(prompt), row)) for row in rows]
+
 
 ROWS = random_rows(6)
 BATCH = pad(ROWS, [0.0] * len(ROWS))
+GROUP = pad(one_prompt(random_rows(5, seed=3, longest=12)), [1.0, -1.0, 0.5, -0.5, 2.0])
+EXACT = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
-def gradient_of(model, logit_tokens, temperature=1.0):
-    """Values at trained tokens, and the gradient of a sum that weighs each differently."""
+def values_of(model, batch, logit_tokens=1000, temperature=1.0, dtype=None):
+    arithmetic = Arithmetic(dtype=dtype or next(model.parameters()).dtype)
+    effort = Effort(arithmetic=arithmetic)
+    return token_logprobs(Decoder(model), Reading.of(batch), temperature, logit_tokens, effort)
+
+
+def gradient_of(model, values_BT):
+    """The gradient of a sum that weighs each value differently."""
     model.zero_grad()
-    values_BT = token_logprobs(
-        Decoder(model), BATCH.ids_BT, BATCH.mask_BT, temperature, logit_tokens
-    )
-    weights_BT = torch.linspace(-1, 2, values_BT.numel()).view_as(values_BT)
+    weights_BT = torch.linspace(-1, 2, values_BT.numel(), dtype=values_BT.dtype).view_as(values_BT)
     (values_BT * weights_BT).sum().backward()
-    return values_BT.detach(), [each.grad.clone() for each in model.parameters()]
+    return torch.cat([each.grad.flatten() for each in model.parameters()])
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @torch.no_grad()
 def test_values_are_those_of_the_librarys_model_where_trained_and_zero_elsewhere(temperature):
     model = network()
-    found_BT = token_logprobs(Decoder(model), BATCH.ids_BT, BATCH.mask_BT, temperature, 1000)
+    found_BT = values_of(model, BATCH, temperature=temperature)
     logprobs = (model(BATCH.ids_BT).logits[:, :-1] / temperature).log_softmax(-1)
     expected = logprobs.gather(2, BATCH.ids_BT[:, 1:, None])[..., 0]
     expected_BT = torch.nn.functional.pad(expected, (1, 0)).masked_fill(~BATCH.mask_BT, 0.0)
-    torch.testing.assert_close(found_BT, expected_BT, rtol=0, atol=1e-5)
+    torch.testing.assert_close(found_BT, expected_BT, rtol=0, atol=2e-5)
     assert found_BT.dtype is torch.float32
+
+
+@pytest.mark.parametrize("dtype", EXACT)
+@pytest.mark.parametrize("batch", [BATCH, GROUP], ids=["apart", "one prompt"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_values_and_gradients_are_those_of_padded_rows(family, batch, dtype):
+    model = network(family).to(dtype)
+    assert bool(Reading.of(batch).packing.shared) == (batch is GROUP)
+    expected = padded_logprobs(model, batch.ids_BT, batch.mask_BT)
+    found = values_of(model, batch)
+    torch.testing.assert_close(found, expected, rtol=EXACT[dtype], atol=EXACT[dtype])
+    one, other = gradient_of(model, found), gradient_of(model, expected)
+    scale = other.abs().max()
+    torch.testing.assert_close(one / scale, other / scale, rtol=0, atol=EXACT[dtype])
 
 
 @pytest.mark.parametrize("logit_tokens", [1, 7, 50])
 def test_portions_of_logits_change_neither_values_nor_gradient(logit_tokens):
     model = network()
     assert int(BATCH.mask_BT.sum()) > 50
-    whole, whole_gradient = gradient_of(model, 10_000, 0.7)
-    values, gradient = gradient_of(model, logit_tokens, 0.7)
+    whole = values_of(model, BATCH, 10_000, 0.7)
+    whole_gradient = gradient_of(model, whole)
+    values = values_of(model, BATCH, logit_tokens, 0.7)
     torch.testing.assert_close(values, whole, rtol=0, atol=1e-5)
-    for one, other in zip(gradient, whole_gradient, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    gradient = gradient_of(model, values)
+    scale = whole_gradient.abs().max()
+    torch.testing.assert_close(gradient / scale, whole_gradient / scale, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("logit_tokens", [2, 9])
+def test_the_gradient_of_chosen_logprobs_is_that_of_finite_differences(logit_tokens):
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = (
+        torch.randn(rows, 4, dtype=torch.float64, generator=generator).requires_grad_()
+        for rows in (5, 7)
+    )
+    targets = torch.tensor([6, 0, 3, 3, 1])
+    wide = Arithmetic(dtype=torch.float64)
+    assert torch.autograd.gradcheck(
+        ChosenLogprobs.apply, (hidden, weight, targets, 0.7, logit_tokens, wide)
+    )
 
 
 @torch.no_grad()
 def test_what_the_padding_holds_changes_nothing():
-    decoder = Decoder(network())
-    filled_BT = BATCH.ids_BT.clone()
+    model = network()
+    ids_BT = BATCH.ids_BT.clone()
     for place, length in enumerate(BATCH.lengths_B.tolist()):
-        filled_BT[place, length:] = 17
-    assert not torch.equal(filled_BT, BATCH.ids_BT)
-    one, other = (
-        token_logprobs(decoder, ids_BT, BATCH.mask_BT, 1.0, 100)
-        for ids_BT in (BATCH.ids_BT, filled_BT)
+        ids_BT[place, length:] = 17
+    filled = dataclasses.replace(BATCH, ids_BT=ids_BT)
+    assert not torch.equal(filled.ids_BT, BATCH.ids_BT)
+    assert torch.equal(values_of(model, filled), values_of(model, BATCH))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", LOSSES)
+def test_ratios_at_unchanged_weights_are_exactly_one(name, dtype):
+    model = network("llama", spread=0.15)
+    with torch.no_grad():
+        before_BT = values_of(model, GROUP, dtype=dtype)
+    streams = Streams(
+        mask_BT=GROUP.mask_BT,
+        advantages_BT=GROUP.advantages_BT,
+        old_logprobs_BT=before_BT,
+        weights_BT=torch.ones_like(before_BT),
     )
-    assert torch.equal(one, other)
+    after_BT = values_of(model, GROUP, dtype=dtype)
+    result = objective(LossSettings(name=name))(
+        after_BT, streams, Denominators.count([GROUP.mask_BT])
+    )
+    assert after_BT.dtype is torch.float32
+    assert torch.equal(after_BT.detach(), before_BT)
+    assert result.tally.read()["ratio_max"] == 1.0
 
 
 def test_a_portion_without_a_trained_token_has_a_zero_gradient():
     model = network()
-    ids_BT = torch.tensor([[1, 2, 3]])
-    values_BT = token_logprobs(Decoder(model), ids_BT, torch.zeros_like(ids_BT).bool(), 1.0, 10)
+    batch = pad([*ROWS[:1], Tokens.given((1, 2, 3))], [0.0, 0.0]).take([1])
+    values_BT = values_of(model, batch)
     assert values_BT.tolist() == [[0.0, 0.0, 0.0]]
     values_BT.sum().backward()
     assert all(each.grad is None or not each.grad.any() for each in model.parameters())

@@ -41,6 +41,8 @@ def test_a_round_by_hand():
             "entropy": (10 * 0.2 + 2 * 0.5 + 8 * 1.0 + 4 * 0.5) / 24,
             "tokens/mean": 8.0,
             "unfinished": 1 / 3,
+            "prefix_breaks": 0.0,
+            "weights/version": 0.0,
         }
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from forethought.agents.groups import Waves
 from forethought.core.errors import RecipeError
 from forethought.core.messages import Assistant
 from forethought.core.problem import Problem
@@ -32,6 +33,7 @@ class SaysOneToken:
 
     sampler: Sampler
     judge: object
+    spoil: object
 
     async def attempt(self, problem, key):
         seat = self.sampler.sit()
@@ -42,16 +44,29 @@ class SaysOneToken:
         trajectory = Trajectory(
             agent="agent",
             opening=(),
-            turns=(Turn(message=Assistant(text=""), finish=Finish.TOKEN_LIMIT, tokens=1),),
+            turns=(
+                Turn(
+                    message=Assistant(text=""),
+                    finish=Finish.TOKEN_LIMIT,
+                    tokens=1,
+                    weight_version=turn.weight_version,
+                    temperature=ONE_TOKEN.temperature,
+                ),
+            ),
             stop=Stop.ANSWERED,
             segments=(Tokens.join((Tokens.given(prompt), said)),),
         )
-        return Episode(
+        episode = Episode(
             id=key.episode,
             problem=problem,
             trajectories=(trajectory,),
             verdict=self.judge(turn.ids[0], key),
         )
+        return self.spoil(episode)
+
+
+def as_it_is(episode):
+    return episode
 
 
 def hits(token, key):
@@ -70,6 +85,9 @@ class Training:
     optimizer: str = "adamw"
     uninformative: str = "count"
     updates: int = 2
+    temperature: float = 1.0
+    max_prefix_breaks: float = 1.0
+    spoil: object = as_it_is
 
     def __post_init__(self):
         self.model = local_model(vocab_size=8, spread=0.15)
@@ -88,6 +106,7 @@ class Training:
             updates=self.updates,
             save_every=self.save_every,
             uninformative=self.uninformative,
+            max_prefix_breaks=self.max_prefix_breaks,
             optimizer=RLOptimizerSettings(type=self.optimizer, rate=3e-2, schedule="cosine"),
         )
         crew = LocalCrew(self.model.network)
@@ -95,6 +114,7 @@ class Training:
             self.model,
             crew,
             steps=settings.steps * settings.updates,
+            temperature=self.temperature,
             **settings.optimizer.model_dump(),
         )
         problems = [Problem(id=f"{n}", prompt="?", answer="!") for n in range(6)]
@@ -102,12 +122,12 @@ class Training:
             settings=settings,
             objective=objective(settings.loss),
             seed=0,
-            at_once=64,
+            flow=Waves(64),
         )
         with Run.create_or_open(self.folder / "run", {}) as run:
             stage = run.stage("rl")
             keeping = Keeping(journal=stage, checkpoints=Checkpoints(folder=run.checkpoints / "rl"))
-            solver = SaysOneToken(learner.sampler, self.judge)
+            solver = SaysOneToken(learner.sampler, self.judge, self.spoil)
             pool = Pool(problems=tuple(problems), batch=4, seed=0)
             asyncio.run(train_rl(plan, solver, pool, learner, keeping, self.watch))
         return self
@@ -223,3 +243,24 @@ def test_a_round_without_a_difference_changes_no_weight(mark, uninformative, tmp
     training.run()
     assert [report["updates"] for report in training.reports] == [0.0, 0.0]
     assert same_weights(weights(training.model.network), before)
+
+
+@pytest.mark.parametrize("save_every", [1, 4])
+def test_an_error_in_a_round_rises_as_itself_and_the_run_goes_on_from_there(save_every, tmp_path):
+    def judge(token, key):
+        if key.group.startswith("rl/2/") and not mended:
+            raise RuntimeError("boom")
+        return hits(token, key)
+
+    mended = False
+    broken = Training(tmp_path, judge, steps=5, save_every=save_every)
+    with pytest.raises(RuntimeError, match="boom"):
+        broken.run()
+    assert len(broken.reports) == 2
+    with Run.read(tmp_path / "run") as run:
+        assert (run.steps("rl"), run.stage("rl").finished) == ([0, 1], False)
+    mended = True
+    resumed = Training(tmp_path, judge, steps=5, save_every=save_every).run()
+    assert len(resumed.reports) == (3 if save_every == 1 else 5)
+    whole = Training(tmp_path / "whole", steps=5, save_every=save_every).run()
+    assert same_weights(weights(resumed.model.network), weights(whole.model.network))

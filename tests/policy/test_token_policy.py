@@ -4,14 +4,21 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
 
 from forethought.core.errors import PolicyError
 from forethought.core.messages import Assistant, ToolReply, User
-from forethought.core.trajectory import Finish
+from forethought.core.trajectory import Finish, Tokens
+from forethought.learning.batch import pad
 from forethought.policy.formats import chat_format
 from forethought.policy.parsing import Parsed
 from forethought.policy.protocol import Sampled, SamplingSettings
 from forethought.policy.token_policy import TokenPolicy
+from forethought.policy.tokenizing import decode
+from policy.conversations import TOOLS
+from policy.conversations import call as python_call
+from policy.tokenizers_on_hand import small_tokenizer
 from scripted import KEY, PYTHON, call
 from tiny import tokenizer
 
@@ -140,8 +147,9 @@ def one_turn(turn, *, chat=None, limit=9, **settings):
 
 
 def test_a_turn_reports_its_numbers():
-    _, spoken = one_turn(sampled(2, 4, version=3))
+    _, spoken = one_turn(sampled(2, 4, version=3), temperature=0.7)
     assert (spoken.tokens, spoken.entropy, spoken.weight_version) == (2, 3.0, 3)
+    assert spoken.temperature == 0.7
     assert spoken.message.text == "words"
 
 
@@ -217,3 +225,99 @@ def test_ids_that_no_text_would_encode_to_are_kept():
     opening = chat.opening(QUESTION, ())
     assert sampler.asked[1][0] == (*opening, *odd, *chat.hear([reply("ok")]))
     assert words.encode(words.decode(odd[:-1])).ids != list(odd[:-1])
+
+
+class Merging(LossyFormat):
+    """A format over a tokenizer that would write `abc` with other ids than those it came in."""
+
+    words = Tokenizer(BPE({"a": 11, "b": 12, "c": 13, "bc": 99}, [("b", "c")]))
+
+    def opening(self, messages, tools):
+        return []
+
+    def hear(self, messages):
+        return [50, 51]
+
+    def read(self, ids, tools, first_id):
+        return Parsed(message=Assistant(text=decode(self.words, ids)))
+
+
+def test_ids_that_the_tokenizer_would_merge_are_trained_as_they_were_sampled():
+    assert Merging.words.decode([11, 12, 13]).replace(" ", "") == "abc"
+    assert Merging.words.encode("abc").ids == [11, 99]
+    chosen = Sampled(
+        ids=(11, 12, 13),
+        logprobs=(-0.1, -0.2, -0.3),
+        entropies=(0.0,) * 3,
+        finish=Finish.END_OF_TURN,
+        weight_version=0,
+    )
+    _, talk = conversation(chosen, chat=Merging())
+
+    async def run():
+        async with talk:
+            await talk.speak(9)
+            await talk.hear([reply("xy")])
+            return talk.segments
+
+    (segment,) = asyncio.run(run())
+    assert segment.ids == (11, 12, 13, 50, 51)
+    assert segment.sampled == (True, True, True, False, False)
+    assert segment.logprobs == (-0.1, -0.2, -0.3, 0.0, 0.0)
+    batch = pad([segment], [1.0])
+    assert batch.ids_BT.tolist() == [[11, 12, 13, 50, 51]]
+    assert batch.ids_BT.shape == batch.mask_BT.shape == batch.sampled_logprobs_BT.shape
+
+
+@pytest.mark.parametrize(("marks", "logprobs"), [(2, 3), (4, 3), (3, 2), (3, 4)])
+def test_a_stretch_whose_parts_differ_in_length_is_never_made(marks, logprobs):
+    with pytest.raises(ValueError, match=f"got 3, {marks} and {logprobs}"):
+        Tokens(ids=(1, 2, 3), sampled=(True,) * marks, logprobs=(0.0,) * logprobs)
+
+
+def spoken_words(name, *said):
+    """The one segment of a conversation whose turns are sampled in these words."""
+    words = small_tokenizer()
+    chat = chat_format(name, words)
+    turns = [words.encode(each, add_special_tokens=False).ids for each in said]
+    _, talk = conversation(*(sampled(*ids) for ids in turns), chat=chat, tools=TOOLS)
+
+    async def run():
+        async with talk:
+            spoken = []
+            for number in range(len(said)):
+                if number:
+                    await talk.hear([reply("42")])
+                spoken.append(await talk.speak(900))
+            return spoken, talk.segments[0]
+
+    spoken, segment = asyncio.run(run())
+    return chat, turns, [each.message for each in spoken], segment
+
+
+def test_the_newline_after_the_end_of_a_turn_is_there_and_is_not_trained():
+    called = Assistant(text="", calls=(python_call("6*7"),))
+    words = small_tokenizer()
+    first = decode(words, chat_format("hermes", words).assistant(called))
+    chat, turns, said, segment = spoken_words("hermes", first, "42<|im_end|>")
+    assert said == [called, Assistant(text="42")]
+    prompt, heard = chat.opening(QUESTION, TOOLS), chat.hear([reply("42")])
+    assert list(segment.ids) == [*prompt, *turns[0], *heard, *turns[1]]
+    assert decode(words, heard).startswith("\n<|im_start|>user\n<tool_response>")
+    marks = [False] * len(prompt) + [True] * len(turns[0])
+    marks += [False] * len(heard) + [True] * len(turns[1])
+    assert list(segment.sampled) == marks
+    assert turns[0][-1] == turns[1][-1] == chat.end_of_turn
+    whole = chat.opening((*QUESTION, said[0], reply("42"), said[1], User(text="?")), TOOLS)
+    assert whole[: len(segment)] == list(segment.ids)
+
+
+def test_a_prompt_that_opens_thinking_is_continued_by_what_was_sampled_and_nothing_else():
+    said = "six times seven is 42\n</think>\n\n42<|im_end|>"
+    chat, (turn,), (message,), segment = spoken_words("hermes-thinking", said)
+    prompt = chat.opening(QUESTION, TOOLS)
+    assert list(segment.ids) == [*prompt, *turn]
+    text = decode(small_tokenizer(), segment.ids)
+    assert text.endswith(f"<|im_start|>assistant\n<think>\n{said}")
+    assert (text.count("<think>"), text.count("</think>")) == (1, 1)
+    assert (message.thinking, message.text) == ("six times seven is 42", "42")

@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -5,7 +7,9 @@ from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.normalizers import Lowercase
 
+from forethought.policy.formats import chat_format
 from forethought.policy.tokenizing import Mark, added_tokens, decode, marked_ids, plain_ids
+from policy.conversations import CONVERSATION, TOOLS
 from policy.tokenizers_on_hand import CONTROL, real_tokenizer, small_tokenizer
 
 SPELLED = st.lists(st.sampled_from([*CONTROL, "<", "|im", "_end|>", ">", " ", "word"])).map("".join)
@@ -64,3 +68,26 @@ def test_a_mark_is_a_control_token_where_there_is_one_and_text_where_not():
     assert ids.count(added_tokens(tokenizer)["<think>"]) == 1
     assert ids[-len(plain_ids(tokenizer, "a<mark>b")) :] == plain_ids(tokenizer, "a<mark>b")
     assert decode(tokenizer, ids) == "say <think>a<mark>b"
+
+
+def test_one_tokenizer_serves_many_threads_and_each_gets_what_it_would_get_alone():
+    tokenizer = small_tokenizer()
+    chat = chat_format("hermes", tokenizer)
+
+    def written(number: int) -> list[int]:
+        return plain_ids(tokenizer, f"été {number} <|im_end|> " * (1 + number % 7))
+
+    def opened(number: int) -> list[int]:
+        return chat.opening(CONVERSATION[: 1 + number % len(CONVERSATION)], TOOLS)
+
+    def read(number: int) -> list[object]:
+        return [chat.read(written(number), TOOLS, number), decode(tokenizer, written(number))]
+
+    works = (written, opened, read, written)
+    alone = [[works[thread % 4](number) for number in range(250)] for thread in range(4)]
+    with ThreadPoolExecutor(16) as threads:
+        together = threads.map(
+            lambda thread: [works[thread % 4](number) for number in range(250)], range(16)
+        )
+        for thread, found in enumerate(together):
+            assert found == alone[thread % 4]

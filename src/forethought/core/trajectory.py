@@ -70,7 +70,8 @@ class Turn:
 
     `tokens` counts the sampled tokens of the turn, `entropy` is their mean full-vocabulary
     entropy in nats (0.0 where the engine does not report it), `weight_version` says which
-    weights spoke, `seconds` how long they took.
+    weights spoke, `temperature` at which they were sampled (None: nobody sampled them),
+    `seconds` how long that took.
 
     >>> Turn(message=Assistant(text="42"), finish=Finish.END_OF_TURN).replies
     ()
@@ -82,6 +83,7 @@ class Turn:
     tokens: int = 0
     entropy: float = 0.0
     weight_version: int = 0
+    temperature: float | None = None
     seconds: float = 0.0
 
 
@@ -92,8 +94,12 @@ class Stop(StrEnum):
     TURN_LIMIT = "turn_limit"
     TOKEN_LIMIT = "token_limit"
     CONTEXT_FULL = "context_full"
+    TIME_LIMIT = "time_limit"
     REFUSED = "refused"
     FAILED = "failed"
+
+
+_LIMITS = {Stop.TURN_LIMIT, Stop.TOKEN_LIMIT, Stop.CONTEXT_FULL, Stop.TIME_LIMIT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +108,8 @@ class Trajectory:
 
     Usually one segment; several where a chat format drops earlier thinking, so that what the
     policy saw later does not extend what it saw before. A trajectory written by a person or a
-    script has no segments: nobody sampled it. `error` is set only when `stop` is `FAILED`.
+    script has no segments: nobody sampled it. `error` is set only when `stop` is `FAILED`; its last
+    line says what broke, what stands before it where.
 
     >>> from forethought.core.messages import User
     >>> ask = (User(text="6 * 7?"),)
@@ -133,6 +140,16 @@ class Trajectory:
     def sampled_tokens(self) -> int:
         """How many tokens the policy chose."""
         return sum(turn.tokens for turn in self.turns)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a limit of turns, tokens, context or time met the agent before it answered."""
+        return self.stop in _LIMITS
+
+    @property
+    def prefix_breaks(self) -> int:
+        """How often what the policy saw did not extend what it had seen and said before."""
+        return max(0, len(self.segments) - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 from statistics import fmean
 
-from forethought.agents.groups import attempt_groups, refuse_unmeasured
+from forethought.agents.groups import Flow, attempt_groups, refuse_unmeasured
 from forethought.agents.protocol import Solver
 from forethought.core.errors import RecipeError
 from forethought.core.messages import ToolStatus
 from forethought.core.problem import Problem
-from forethought.core.trajectory import Episode, Group, Stop
+from forethought.core.trajectory import Episode, Group
 from forethought.evaluation.estimators import average, majority_at, pass_at
 from forethought.evaluation.intervals import (
     bootstrap_interval,
@@ -24,8 +24,6 @@ from forethought.evaluation.intervals import (
 )
 from forethought.evaluation.results import ExamResult, ProblemResult, ToolUse
 from forethought.evaluation.settings import ExamSettings
-
-_LIMITS = {Stop.TURN_LIMIT, Stop.TOKEN_LIMIT, Stop.CONTEXT_FULL}
 
 
 def plain_answer(answer: str) -> str:
@@ -67,7 +65,7 @@ class Exam:
         *,
         name: str,
         seed: int,
-        at_once: int,
+        flow: Flow,
         progress: Callable[[Episode], None] | None = None,
     ) -> tuple[ExamResult, list[Group]]:
         """Attempt every problem k times with `solver` and once with `greedy_solver`.
@@ -82,7 +80,7 @@ class Exam:
             size=self.settings.attempts,
             seed=seed,
             stage=f"{name}/sampled",
-            at_once=at_once,
+            flow=flow,
             progress=progress,
         )
         greedy = await attempt_groups(
@@ -91,7 +89,7 @@ class Exam:
             size=1,
             seed=seed,
             stage=f"{name}/greedy",
-            at_once=at_once,
+            flow=flow,
             progress=progress,
         )
         refuse_unmeasured(
@@ -174,8 +172,8 @@ def mean_entropy(attempts: Sequence[Episode]) -> float:
 
 
 def ran_into_limit(attempt: Episode) -> bool:
-    """Whether an agent met a limit of turns, tokens or context before it answered."""
-    return any(trajectory.stop in _LIMITS for trajectory in attempt.trajectories)
+    """Whether an agent met a limit before it answered."""
+    return any(trajectory.truncated for trajectory in attempt.trajectories)
 
 
 def _summarise_problem(

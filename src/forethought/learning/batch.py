@@ -8,6 +8,7 @@ Shapes: B rows, T positions.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch import Tensor
 from forethought.core.errors import RecipeError
 from forethought.core.trajectory import Tokens
 from forethought.learning.streams import Denominators
+from forethought.policy.local.packing import Alike
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,25 +48,38 @@ class Batch:
         }
         return replace(self, **streams, lengths_B=self.lengths_B[chosen])
 
+    def needed(self) -> list[list[int]]:
+        """The ids of each row that come before its last trained token: all that has to be read."""
+        places_T = torch.arange(self.mask_BT.shape[1])
+        lengths: list[int] = (self.mask_BT * places_T).amax(1).tolist() if places_T.numel() else []
+        rows: list[list[int]] = self.ids_BT.tolist()
+        return [row[:length] for row, length in zip(rows, lengths, strict=False)]
+
     def portions(self, tokens: int) -> list[list[int]]:
-        """Row numbers in portions of similar length, each of at most `tokens` padded tokens.
+        """Row numbers in portions of at most `tokens` tokens to read; neighbours begin alike.
 
         A row longer than that is a portion of its own.
         """
-        lengths: list[int] = self.lengths_B.tolist()
-        portions: list[list[int]] = []
-        for row in sorted(range(len(lengths)), key=lambda row: (lengths[row], row)):
-            if portions and (len(portions[-1]) + 1) * lengths[row] <= tokens:
-                portions[-1].append(row)
-            else:
-                portions.append([row])
-        return portions
+        rows = Alike.sort(self.needed())
+        cuts = [0][: len(rows.order)]
+        apart = 0
+        for last, length in enumerate(rows.lengths):
+            apart += length
+            if last > cuts[-1] and apart > tokens and rows.laid(cuts[-1], last + 1) > tokens:
+                cuts.append(last)
+                apart = length
+        return [rows.order[one:other] for one, other in pairwise([*cuts, len(rows.order)])]
 
     def deal(self, hands: int) -> list[list[int]]:
-        """Row numbers dealt to `hands` workers so that each has about the same work."""
-        lengths: list[int] = self.lengths_B.tolist()
-        order = sorted(range(len(lengths)), key=lambda row: (lengths[row], row))
-        return [order[hand::hands] for hand in range(hands)]
+        """Row numbers dealt to `hands` workers: about the same work each, neighbours together."""
+        rows = Alike.sort(self.needed())
+        dealt: list[list[int]] = [[] for _ in range(hands)]
+        done, whole = 0, max(sum(rows.lengths) - sum(rows.alike), 1)
+        for row, length, alike in zip(rows.order, rows.lengths, [0, *rows.alike], strict=False):
+            before, done = done, done + length - alike
+            middle = max((before + done) * hands - 1, 0) // (2 * whole)
+            dealt[min(middle, hands - 1)].append(row)
+        return dealt
 
 
 def pad(rows: Sequence[Tokens], advantages: Sequence[float]) -> Batch:

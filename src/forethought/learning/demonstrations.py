@@ -7,10 +7,11 @@ from functools import lru_cache
 
 from forethought.agents.demonstrators import worth_imitating
 from forethought.core.errors import RecipeError
-from forethought.core.messages import ToolSpec
+from forethought.core.messages import Message, ToolSpec
 from forethought.core.randomness import derive_seed
 from forethought.core.trajectory import Tokens, Trajectory
-from forethought.policy.formats import ChatFormat, trained_stream
+from forethought.policy.formats import ChatFormat, stripped_streams, trained_stream
+from forethought.policy.protocol import ThinkingHistory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +43,11 @@ def render(
     *,
     longest: int,
     train_failed_calls: bool,
+    thinking: ThinkingHistory = "keep",
 ) -> Demonstrations:
     """Write every trajectory in the chat format, and say which turns are trained.
 
+    A trajectory is one row or, where earlier thinking is stripped, one a segment.
     Raises `RecipeError` for a trajectory in which no turn would be trained, naming it.
     """
     kinds: dict[bool, list[Tokens]] = {True: [], False: []}
@@ -52,16 +55,16 @@ def render(
     for number, trajectory in enumerate(trajectories):
         worth = worth_imitating(trajectory)
         trained = [True] * len(worth) if train_failed_calls else worth
-        tokens = trained_stream(chat, trajectory.messages, tools, trained)
-        if not any(tokens.sampled):
+        segments = _segments(chat, trajectory.messages, tools, trained, thinking)
+        if not any(any(tokens.sampled) for tokens in segments):
             raise RecipeError(
                 f"trajectory {number} ({trajectory.opening[-1].text[:60]!r}) has no turn to train: "
                 "every one of its calls failed; drop it or set sft.train_failed_calls = true"
             )
-        if len(tokens) > longest:
+        if max(map(len, segments)) > longest:
             too_long += 1
         else:
-            kinds[bool(trajectory.replies)].append(tokens)
+            kinds[bool(trajectory.replies)] += segments
     if not kinds[True] and not kinds[False]:
         raise RecipeError(
             f"sft: no trajectory is left to train on ({too_long} are longer than sft.longest = "
@@ -70,6 +73,18 @@ def render(
     return Demonstrations(
         with_calls=tuple(kinds[True]), tool_free=tuple(kinds[False]), too_long=too_long
     )
+
+
+def _segments(
+    chat: ChatFormat,
+    messages: Sequence[Message],
+    tools: Sequence[ToolSpec],
+    trained: Sequence[bool],
+    thinking: ThinkingHistory,
+) -> tuple[Tokens, ...]:
+    if thinking == "strip":
+        return stripped_streams(chat, messages, tools, trained)
+    return (trained_stream(chat, messages, tools, trained),)
 
 
 def _pick(rows: Sequence[Tokens], start: int, count: int, seed: int) -> list[Tokens]:

@@ -9,24 +9,27 @@ from dataclasses import dataclass
 import torch
 
 from forethought.learning.batch import Batch
-from forethought.learning.logprobs import token_logprobs
+from forethought.learning.logprobs import Reading, token_logprobs
 from forethought.learning.losses.catalogue import Objective
 from forethought.learning.losses.result import Tally
 from forethought.learning.streams import Denominators, Streams
+from forethought.policy.local.packed import Effort
+from forethought.policy.local.projections import Arithmetic
 from forethought.policy.local.replica import Emit, Replica
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientWork:
-    """One worker's rows and how to treat them."""
+    """One worker's rows and how to treat them. `dtype` None is the weights' own number type."""
 
     batch: Batch
-    rows: tuple[int, ...]
     denominators: Denominators
     objective: Objective
     temperature: float
     micro_tokens: int
     logit_tokens: int
+    dtype: torch.dtype | None = None
+    checkpointing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,53 +42,51 @@ class GradientShare:
 
 def accumulate(replica: Replica, work: GradientWork, emit: Emit) -> GradientShare:
     """The job: leave the gradient of these rows with the replica."""
-    for parameter in replica.trained:
-        parameter.grad = None
-    mine = work.batch.take(work.rows)
+    _clear(replica)
+    arithmetic = Arithmetic(dtype=work.dtype or replica.decoder.embedding.dtype)
+    effort = Effort(arithmetic=arithmetic, again=work.checkpointing)
     loss, tally = 0.0, None
-    for portion in mine.portions(work.micro_tokens) if work.rows else []:
-        part = _backward(replica, mine.take(portion), work)
+    for portion in work.batch.portions(work.micro_tokens):
+        part = _backward(replica, work.batch.take(portion), work, effort)
         loss += part.loss
         tally = part.tally if tally is None or part.tally is None else tally + part.tally
-    if replica.gradient_N is not None:
-        _flatten(replica)
     return GradientShare(loss=loss, tally=tally)
 
 
-def _backward(replica: Replica, batch: Batch, work: GradientWork) -> GradientShare:
+def _backward(replica: Replica, batch: Batch, work: GradientWork, effort: Effort) -> GradientShare:
     device = replica.decoder.device
-    ids_BT, mask_BT = batch.ids_BT.to(device), batch.mask_BT.to(device)
-
+    reading = Reading.of(batch).to(device)
     reference_BT = None
     if replica.reference is not None:
         with torch.no_grad():
             reference_BT = token_logprobs(
-                replica.reference, ids_BT, mask_BT, work.temperature, work.logit_tokens
+                replica.reference, reading, work.temperature, work.logit_tokens, effort
             )
     streams = Streams(
-        mask_BT=mask_BT,
+        mask_BT=reading.mask_BT,
         advantages_BT=batch.advantages_BT.to(device),
         old_logprobs_BT=batch.sampled_logprobs_BT.to(device),
         weights_BT=torch.ones_like(batch.advantages_BT, device=device),
         ref_logprobs_BT=reference_BT,
     )
     logprobs_BT = token_logprobs(
-        replica.decoder, ids_BT, mask_BT, work.temperature, work.logit_tokens
+        replica.decoder, reading, work.temperature, work.logit_tokens, effort
     )
     result = work.objective(logprobs_BT, streams, work.denominators)
     result.loss.backward()
     return GradientShare(loss=float(result.loss.detach()), tally=result.tally)
 
 
-def _flatten(replica: Replica) -> None:
-    """Write the parameters' gradients side by side into the worker's shared row."""
-    if replica.gradient_N is None:
-        return
+def _clear(replica: Replica) -> None:
+    """Begin with no gradient. A worker's are kept side by side in its shared row."""
+    if replica.gradient_N is not None:
+        replica.gradient_N.zero_()
     start = 0
     for parameter in replica.trained:
         stop = start + parameter.numel()
-        if parameter.grad is None:
-            replica.gradient_N[start:stop] = 0
-        else:
-            replica.gradient_N[start:stop] = parameter.grad.flatten()
+        parameter.grad = (
+            None
+            if replica.gradient_N is None
+            else replica.gradient_N[start:stop].view_as(parameter)
+        )
         start = stop

@@ -17,6 +17,8 @@ from forethought.learning.gradient import GradientShare, GradientWork, accumulat
 from forethought.learning.losses.catalogue import Objective
 from forethought.learning.losses.result import Tally
 from forethought.learning.optimizers import build_optimizers, rate_share
+from forethought.learning.precision import chosen_dtype
+from forethought.learning.relevance import telling_rows
 from forethought.learning.settings import ComputeSettings, OptimizerSettings
 from forethought.policy.local.crew import Crew
 from forethought.policy.local.models import LocalModel
@@ -70,12 +72,15 @@ class LocalLearner:
     budget: float | None = None
     section: str = "optimizer"
     steps_taken: int = 0
+    _dtype: torch.dtype | None = field(default=None, init=False)
     _skipped: int = field(default=0, init=False)
     _optimizers: list[torch.optim.Optimizer] = field(
         default_factory=list[torch.optim.Optimizer], init=False
     )
 
     def __post_init__(self) -> None:
+        device = next(self.crew.model.parameters()).device
+        self._dtype = chosen_dtype(self.compute.precision, device)
         self._optimizers = build_optimizers(self.crew.model, self.optimizer)
 
     async def update(self, batch: Batch, objective: Objective) -> dict[str, float]:
@@ -84,15 +89,17 @@ class LocalLearner:
         Raises `RecipeError` when `MOST_SKIPPED` gradients in a row were not finite.
         """
         denominators = batch.denominators(self.budget)
+        batch = batch.take(telling_rows(batch, objective))
         works = [
             GradientWork(
-                batch=batch,
-                rows=tuple(rows),
+                batch=batch.take(rows),
                 denominators=denominators,
                 objective=objective,
                 temperature=self.temperature,
                 micro_tokens=self.compute.micro_tokens,
                 logit_tokens=self.compute.logit_tokens,
+                dtype=self._dtype,
+                checkpointing=self.compute.gradient_checkpointing,
             )
             for rows in batch.deal(self.crew.size)
         ]

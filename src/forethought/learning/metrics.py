@@ -9,7 +9,7 @@ from forethought.learning.lessons import Lesson
 
 
 def summarise(groups: Sequence[Group]) -> dict[str, float]:
-    """Accuracy, tool use, entropy and lengths of the measured attempts."""
+    """Accuracy, tool use, entropy, lengths and breaks of the measured attempts; who spoke."""
     attempts = sum(len(group.episodes) for group in groups)
     measured = [episode for group in groups for episode in group.measured]
     metrics = {"attempts/not_measured": 1.0 - len(measured) / max(1, attempts)}
@@ -23,7 +23,14 @@ def summarise(groups: Sequence[Group]) -> dict[str, float]:
             sum(one.sampled_tokens for one in each.trajectories) for each in measured
         ),
         "unfinished": fmean(map(ran_into_limit, measured)),
+        "prefix_breaks": float(sum(map(prefix_breaks, measured))),
+        "weights/version": float(max(map(_weight_version, measured))),
     }
+
+
+def prefix_breaks(episode: Episode) -> int:
+    """How often, in one attempt, a prompt did not extend what was seen and said before."""
+    return sum(trajectory.prefix_breaks for trajectory in episode.trajectories)
 
 
 def summarise_lessons(lessons: Sequence[Lesson]) -> dict[str, float]:
@@ -40,6 +47,12 @@ def summarise_lessons(lessons: Sequence[Lesson]) -> dict[str, float]:
         "groups/informative": fmean(lesson.is_informative for lesson in lessons),
         "groups/all_right": fmean(_all_right(lesson) for lesson in lessons),
     }
+
+
+def _weight_version(episode: Episode) -> int:
+    """The newest weights that spoke."""
+    turns = (turn for trajectory in episode.trajectories for turn in trajectory.turns)
+    return max((turn.weight_version for turn in turns), default=0)
 
 
 def _all_right(lesson: Lesson) -> bool:

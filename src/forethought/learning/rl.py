@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from forethought.agents.groups import attempt_groups, refuse_unmeasured
+from forethought.agents.groups import Flow, attempt_groups, refuse_unmeasured
 from forethought.agents.protocol import Solver
 from forethought.core.problem import Problem
 from forethought.core.randomness import derive_seed
 from forethought.core.trajectory import Group
 from forethought.journal.protocol import StageJournal
+from forethought.learning.agreement import refuse_other_temperature, refuse_prefix_breaks
 from forethought.learning.checkpoint import Checkpoints, intact, read_state
 from forethought.learning.learner import Learner
 from forethought.learning.lessons import Lesson, assemble, score
@@ -31,6 +32,15 @@ class Curriculum(Protocol):
         ...
 
 
+class ComparingLearner(Learner, Protocol):
+    """A learner that compares log-probabilities with those of the sampler."""
+
+    @property
+    def temperature(self) -> float:
+        """The temperature at which it computes them."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RLPlan:
     """What one run of reinforcement learning does, apart from who does it."""
@@ -38,7 +48,7 @@ class RLPlan:
     settings: RLSettings
     objective: Objective
     seed: int
-    at_once: int
+    flow: Flow
 
 
 Watcher = Callable[[int, dict[str, float]], None]
@@ -84,7 +94,7 @@ async def train_rl(
     plan: RLPlan,
     solver: Solver,
     curriculum: Curriculum,
-    learner: Learner,
+    learner: ComparingLearner,
     keeping: Keeping,
     watcher: Watcher,
 ) -> None:
@@ -98,10 +108,12 @@ async def train_rl(
                 size=settings.group_size,
                 seed=plan.seed,
                 stage=f"rl/{step}",
-                at_once=plan.at_once,
+                flow=plan.flow,
             )
         journal.keep(step, groups)
         refuse_unmeasured(groups, settings.max_not_measured, "rl.max_not_measured")
+        refuse_prefix_breaks(groups, settings.max_prefix_breaks)
+        refuse_other_temperature(groups, learner.temperature)
         lessons = score(groups, settings.reward, settings.advantage)
         report = summarise(groups) | summarise_lessons(lessons)
         with journal.timed(step, "learn"):

@@ -11,11 +11,14 @@ from pydantic import (
     model_validator,
 )
 
+from forethought.agents.groups import Flow, Waves, Window
 from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings
 from forethought.learning.advantage import AdvantageSettings
 from forethought.learning.losses.settings import LossSettings
 from forethought.learning.rewards import RewardSettings
+
+Precision = Literal["float32", "bfloat16", "auto"]
 
 
 class OptimizerSettings(Settings):
@@ -67,18 +70,28 @@ class ComputeSettings(Settings):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """`auto` takes a GPU when there is one."""
     workers: Annotated[int, Field(ge=0, le=1024)] | Literal["auto"] = "auto"
-    """One-thread worker processes; 0 computes in this process. `auto`: one a core for models
-    under 20M parameters on a CPU, otherwise 0."""
+    """One-thread worker processes; 0 computes in this process. `auto` measures which is faster
+    here, one a core or none, when a run begins, and keeps to it (`calibration.json`)."""
     threads: int = Field(default=0, ge=0, le=1024)
     """Threads of this process; 0 is one beside workers, and otherwise torch's own choice."""
     micro_tokens: PositiveInt = 2048
-    """Padded tokens in one forward and backward pass."""
+    """Tokens in one forward and backward pass."""
     logit_tokens: PositiveInt = 1024
-    """Trained tokens whose logits exist at once."""
+    """Trained tokens whose logits exist at once; those of more are computed twice."""
+    precision: Precision = "auto"
+    """Number type of matrix multiplications, and of what passes between them. Trained weights,
+    norms, log-probabilities and losses stay float32. `auto`: bfloat16 on a GPU that has it."""
+    gradient_checkpointing: bool = False
+    """Keep one hidden state a layer for the way back, and compute the rest of it again."""
     deterministic: bool = True
-    """Sample in rounds that depend only on what was said: equal runs are equal to the bit."""
+    """Turns begin together, whatever their tools took: equal runs are equal to the bit."""
     at_once: PositiveInt = 128
     """Episodes open at the same time."""
+
+    @property
+    def flow(self) -> Flow:
+        """Waves where equal runs must be equal, otherwise a window that keeps everybody busy."""
+        return Waves(self.at_once) if self.deterministic else Window(self.at_once)
 
 
 class PhaseSettings(Settings):
@@ -155,6 +168,9 @@ class RLSettings(Settings):
     denominators (as in the paper), or are they left out (as in DAPO's filter)?"""
     max_not_measured: NonNegativeFloat = 0.1
     """Share of a round's attempts that may be not measured before the run stops."""
+    max_prefix_breaks: float = Field(default=1.0, ge=0, le=1)
+    """Share of a round's attempts whose prompt may once not extend what was said before (as with
+    `sampling.thinking = "strip"`) before the run stops; 1: no limit."""
     optimizer: RLOptimizerSettings = RLOptimizerSettings()
     """The optimiser."""
     reward: RewardSettings = RewardSettings()

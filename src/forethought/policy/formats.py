@@ -8,7 +8,8 @@ that nobody sampled. How one family writes is in its own module (`chatml`).
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal, Protocol
+from itertools import pairwise
+from typing import Protocol
 
 from tokenizers import Tokenizer
 
@@ -17,9 +18,6 @@ from forethought.core.messages import Assistant, Message, ToolSpec
 from forethought.core.trajectory import Tokens
 from forethought.policy.chatml import COMPACT, HERMES, HERMES_THINKING, PLAIN, ChatML
 from forethought.policy.parsing import Parsed
-
-ThinkingHistory = Literal["keep", "strip"]
-"""What a policy sees of its earlier thinking: all of it, or none (then a new segment starts)."""
 
 
 class ChatFormat(Protocol):
@@ -91,11 +89,7 @@ def trained_stream(
     newlines and replies do not. `trained` holds one truth per assistant turn and switches single
     turns off; without it all count. Log-probabilities are 0: nobody sampled these tokens.
     """
-    spoken = [place for place, message in enumerate(messages) if isinstance(message, Assistant)]
-    if trained is None:
-        trained = [True] * len(spoken)
-    if len(trained) != len(spoken):
-        raise ValueError(f"{len(spoken)} assistant turns need as many truths, got {len(trained)}")
+    spoken, trained = _turns(messages, trained)
     ends = [*spoken, len(messages)]
     parts = [Tokens.given(chat.opening(messages[: ends[0]], tools))]
     for place, end, counts in zip(spoken, ends[1:], trained, strict=True):
@@ -105,6 +99,46 @@ def trained_stream(
         if place + 1 < len(messages):
             parts.append(Tokens.given(chat.hear(messages[place + 1 : end])))
     return Tokens.join(parts)
+
+
+def stripped_streams(
+    chat: ChatFormat,
+    messages: Sequence[Message],
+    tools: Sequence[ToolSpec],
+    trained: Sequence[bool] | None = None,
+) -> tuple[Tokens, ...]:
+    """The same as a policy sees it that forgets its earlier thinking: one stream a segment.
+
+    A segment ends with a turn that thought. The next one begins with all that came before,
+    without thinking and as context only, so that every turn is trained in one segment. Segments
+    in which nothing is trained are left out.
+    """
+    spoken, trained = _turns(messages, trained)
+    thought = [place for place in spoken[:-1] if _thinks(messages[place])]
+    edges = [0, *(spoken.index(place) + 1 for place in thought), len(spoken)]
+    streams: list[Tokens] = []
+    for first, after in pairwise(edges):
+        start = spoken[first] if first else 0
+        stop = spoken[after - 1] + 1 if after < len(spoken) else len(messages)
+        shown = (*stripped_history(messages[:start]), *messages[start:stop])
+        truths = [*[False] * first, *trained[first:after]]
+        streams.append(trained_stream(chat, shown, tools, truths))
+    return tuple(stream for stream in streams if any(stream.sampled))
+
+
+def _turns(
+    messages: Sequence[Message], trained: Sequence[bool] | None
+) -> tuple[list[int], Sequence[bool]]:
+    """Where the assistant speaks, and one truth for each of its turns."""
+    spoken = [place for place, message in enumerate(messages) if isinstance(message, Assistant)]
+    trained = [True] * len(spoken) if trained is None else trained
+    if len(trained) != len(spoken):
+        raise ValueError(f"{len(spoken)} assistant turns need as many truths, got {len(trained)}")
+    return spoken, trained
+
+
+def _thinks(message: Message) -> bool:
+    return isinstance(message, Assistant) and bool(message.thinking)
 
 
 def _spoken(ids: Sequence[int], *, counts: bool) -> Tokens:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self
 
 from pydantic import Field
 
@@ -12,9 +12,12 @@ from forethought.core.randomness import RolloutKey
 from forethought.core.settings import Settings
 from forethought.core.trajectory import Finish, Tokens
 
+ThinkingHistory = Literal["keep", "strip"]
+"""What a policy sees of its earlier thinking: all of it, or none (then a new segment starts)."""
+
 
 class SamplingSettings(Settings):
-    """How tokens are chosen. `temperature = 0` is greedy."""
+    """How tokens are chosen, and what they continue. `temperature = 0` is greedy."""
 
     temperature: float = Field(default=1.0, ge=0)
     """Divides the logits; 0 takes the likeliest token."""
@@ -22,6 +25,9 @@ class SamplingSettings(Settings):
     """Keep the smallest set of tokens with this much probability. Train with 1."""
     max_tokens: int = Field(default=512, ge=1)
     """Sampled tokens in one turn at most."""
+    thinking: ThinkingHistory = "keep"
+    """Whether the model sees its earlier thinking again. `strip` repeats the conversation without
+    it, in a row of its own, after each turn that thought: take it for models made that way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +39,7 @@ class Spoken:
     tokens: int
     entropy: float
     weight_version: int
+    temperature: float
     seconds: float
 
 

@@ -8,6 +8,7 @@ import os
 import time
 from asyncio import Semaphore
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 
@@ -19,9 +20,9 @@ from forethought.core.messages import Assistant, Message, ToolReply, ToolSpec
 from forethought.core.randomness import RolloutKey
 from forethought.core.settings import Settings
 from forethought.core.trajectory import Finish, Tokens
-from forethought.policy.formats import ThinkingHistory, stripped_history
+from forethought.policy.formats import stripped_history
 from forethought.policy.openai_form import answer_from_openai, messages_to_openai, tool_to_openai
-from forethought.policy.protocol import SamplingSettings, Spoken
+from forethought.policy.protocol import SamplingSettings, Spoken, ThinkingHistory
 
 
 class RemoteSettings(Settings):
@@ -89,7 +90,8 @@ class RemotePolicy:
             begun = time.monotonic()
             with boundary(PolicyError, _name(self._settings)):
                 body = await self._body(request)
-                return _spoken(body, tools, made, time.monotonic() - begun)
+                spoken = _spoken(body, tools, made, self._sampling.temperature)
+                return replace(spoken, seconds=time.monotonic() - begun)
 
     def _request(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], max_tokens: int, seed: int
@@ -228,7 +230,7 @@ def _name(settings: RemoteSettings) -> str:
 
 
 def _spoken(
-    body: Mapping[str, Any], tools: Sequence[ToolSpec], first_id: int, seconds: float
+    body: Mapping[str, Any], tools: Sequence[ToolSpec], first_id: int, temperature: float
 ) -> Spoken:
     choice: Mapping[str, Any] = body["choices"][0]
     row: Mapping[str, Any] = choice["message"]
@@ -249,7 +251,8 @@ def _spoken(
         tokens=int(usage.get("completion_tokens") or 0),
         entropy=0.0,
         weight_version=0,
-        seconds=seconds,
+        temperature=temperature,
+        seconds=0.0,
     )
 
 

@@ -1,7 +1,10 @@
 """A policy made of a chat format and a token sampler: words at the edges, tokens inside.
 
-What was sampled is kept as it came; replies are encoded once and appended. Nothing is decoded
-and encoded again, and earlier thinking stays in the context: a conversation is one segment.
+What was sampled is kept as it came; replies are encoded once and appended. Nothing that is
+trained is decoded and encoded again. Where earlier thinking is kept, a conversation is one
+segment. Where it is stripped, a new segment begins after each turn that thought: the conversation
+is written again from its words without it, as context, and every sampled token stays in the one
+segment in which it was sampled.
 """
 
 import time
@@ -14,7 +17,7 @@ from typing import Self
 from forethought.core.messages import Message, ToolReply, ToolSpec
 from forethought.core.randomness import RolloutKey
 from forethought.core.trajectory import Finish, Tokens
-from forethought.policy.formats import ChatFormat
+from forethought.policy.formats import ChatFormat, stripped_history
 from forethought.policy.protocol import Sampler, SamplingSettings, Seat, Spoken
 
 
@@ -42,14 +45,17 @@ class TokenConversation:
     tools: tuple[ToolSpec, ...]
     key: RolloutKey
     _seat: Seat | None = None
+    _messages: list[Message] = field(default_factory=list[Message])
+    _closed: list[Tokens] = field(default_factory=list[Tokens])
     _parts: list[Tokens] = field(default_factory=list[Tokens])
+    _thought: bool = False
     _turns: int = 0
     _calls: int = 0
 
     async def __aenter__(self) -> Self:
         """Take a seat and encode the opening."""
-        opening = self.policy.format.opening(self.opening, self.tools)
-        self._parts = [Tokens.given(opening)]
+        self._messages = list(self.opening)
+        self._parts = [self._written()]
         self._seat = self.policy.sampler.sit()
         return self
 
@@ -65,8 +71,8 @@ class TokenConversation:
 
     @property
     def segments(self) -> tuple[Tokens, ...]:
-        """Everything so far, as one stretch."""
-        return (Tokens.join(self._parts),)
+        """Everything so far: one stretch, or one for each time that thinking was stripped."""
+        return (*self._closed, Tokens.join(self._parts))
 
     async def speak(self, max_tokens: int) -> Spoken:
         """Sample one turn and read it."""
@@ -86,6 +92,8 @@ class TokenConversation:
         )
         parsed = self.policy.format.read(sampled.ids, self.tools, self._calls)
         self._calls += len(parsed.message.calls)
+        self._messages.append(parsed.message)
+        self._thought = bool(parsed.message.thinking)
         unclosed = parsed.unclosed_thinking and sampled.finish is Finish.END_OF_TURN
         return Spoken(
             message=parsed.message,
@@ -93,9 +101,24 @@ class TokenConversation:
             tokens=len(sampled.ids),
             entropy=fmean(sampled.entropies) if sampled.entropies else 0.0,
             weight_version=sampled.weight_version,
+            temperature=settings.temperature,
             seconds=time.perf_counter() - began,
         )
 
     async def hear(self, replies: Sequence[ToolReply]) -> None:
-        """Append the replies, encoded once."""
-        self._parts.append(Tokens.given(self.policy.format.hear(replies)))
+        """Append the replies, encoded once; or begin a new segment that forgets the thinking."""
+        self._messages.extend(replies)
+        if self._thought and self._strips:
+            self._closed.append(Tokens.join(self._parts))
+            self._parts = [self._written()]
+        else:
+            self._parts.append(Tokens.given(self.policy.format.hear(replies)))
+
+    @property
+    def _strips(self) -> bool:
+        return self.policy.settings.thinking == "strip"
+
+    def _written(self) -> Tokens:
+        """The conversation so far as a prompt, written from its words."""
+        messages = stripped_history(self._messages) if self._strips else self._messages
+        return Tokens.given(self.policy.format.opening(messages, self.tools))

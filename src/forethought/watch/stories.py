@@ -174,7 +174,8 @@ def _side(label: str, episode: Episode) -> Side:
 
 def _limit(trajectory: Trajectory) -> str:
     ended = trajectory.stop.replace("_", " ")
-    return f"{ended}: {shown(trajectory.error)}" if trajectory.error else ended
+    *_, error = trajectory.error.splitlines() or [""]
+    return f"{ended}: {shown(error)}" if error else ended
 
 
 def _line(message: Message) -> Line:

@@ -1,21 +1,27 @@
 """Models are made, adapted, saved and loaded without losing a bit."""
 
+import asyncio
 import copy
+import json
 
 import pytest
 import torch
 
 from forethought.core.errors import RecipeError
 from forethought.core.messages import User
+from forethought.policy.local.crew import LocalCrew
 from forethought.policy.local.decoder import Decoder
 from forethought.policy.local.models import (
     fresh_model,
     fresh_parameters,
     load_local,
+    sampling_defaults,
     with_adapters,
 )
 from forethought.policy.local.replica import trained_parameters
+from forethought.policy.local.sampler import LocalSampler
 from forethought.policy.local.settings import FreshModel
+from forethought.policy.protocol import SamplingSettings
 from tiny import local_model, same_weights, tokenizer, weights
 
 # The adapters' library asks the models' library for something that it is about to rename.
@@ -197,3 +203,52 @@ def test_adapted_logits_are_those_of_the_merged_model_and_not_of_the_base(adapte
     decoder = Decoder(merged)
     with torch.no_grad():
         torch.testing.assert_close(decoder.logits(decoder.hidden(IDS)), apart, rtol=1e-5, atol=1e-5)
+
+
+BROUGHT = {"top_k": 20, "top_p": 0.8, "repetition_penalty": 1.05, "temperature": 0.7}
+
+
+@pytest.mark.parametrize("sampling", [{}, {"do_sample": True}])
+def test_what_a_folder_says_of_sampling_is_told_and_survives_a_checkpoint(sampling, tmp_path):
+    model = local_model()
+    model.save(tmp_path)
+    assert sampling_defaults(load_local(str(tmp_path))) == {}
+    config = tmp_path / "generation_config.json"
+    config.write_text(json.dumps(BROUGHT | sampling))
+    loaded = load_local(str(tmp_path))
+    assert sampling_defaults(loaded) == BROUGHT
+    loaded.save(tmp_path / "checkpoint")
+    assert sampling_defaults(load_local(str(tmp_path / "checkpoint"))) == BROUGHT
+    config.unlink()
+    assert sampling_defaults(load_local(str(tmp_path))) == {}
+
+
+def test_no_sampling_value_of_a_folder_reaches_the_sampler(tmp_path):
+    def said(folder):
+        model = load_local(str(folder))
+
+        async def run():
+            sampler = LocalSampler(crew=LocalCrew(model.network))
+            seat = sampler.sit()
+            return await seat.sample((1, 2, 3), (), SamplingSettings(max_tokens=40), 7)
+
+        return asyncio.run(run())
+
+    local_model().save(tmp_path)
+    plain = said(tmp_path)
+    (tmp_path / "generation_config.json").write_text(json.dumps(BROUGHT | {"top_k": 1}))
+    assert said(tmp_path) == plain
+
+
+def test_a_tokenizer_that_was_published_cutting_and_filling_up_does_neither(tmp_path):
+    model = local_model()
+    model.save(tmp_path)
+    cutting = tokenizer()
+    cutting.enable_truncation(4)
+    cutting.enable_padding(length=9)
+    (tmp_path / "tokenizer.json").write_text(cutting.to_str())
+    loaded = load_local(str(tmp_path))
+    for words in ("6", "6 * 7 is 42. " * 9):
+        assert loaded.tokenizer.encode(words).ids == model.tokenizer.encode(words).ids
+    question = [User(text="6 * 7? " * 9)]
+    assert loaded.format.opening(question, ()) == model.format.opening(question, ())

@@ -108,6 +108,11 @@ class LocalCrew:
         finally:
             await asyncio.sleep(0)  # what the thread emitted last is heard before the results
 
+    def run_now(self, job: Job, payloads: Sequence[Any]) -> list[Any]:
+        """Run the job here and wait for it; what it emits is heard by nobody."""
+        port = Port(emit=lambda value: None, inbox=SimpleQueue())
+        return [job(self._replica, each, port) for each in payloads]
+
     def tell(self, place: int, message: Any) -> None:
         """Let the job at work hear something."""
         self._told.put(message)
@@ -184,6 +189,13 @@ class ForkedCrew:
             *(ask(place, worker) for place, worker in enumerate(self._at_work)),
             return_exceptions=True,  # a failed worker must not leave the others unheard
         )
+
+    def run_now(self, job: Job, payloads: Sequence[Any]) -> list[Any]:
+        """Run the job on the workers and wait for them; what it emits is heard by nobody."""
+        asked = list(zip(self._workers, payloads, strict=False))
+        for worker, payload in asked:
+            worker.ask_now(job, payload)
+        return [worker.answer_now() for worker, _ in asked]
 
     def tell(self, place: int, message: Any) -> None:
         """Let the job of one of the workers at work hear something."""

@@ -99,11 +99,16 @@ class Decoder:
         self.head_size: int = getattr(config, "head_dim", None) or config.hidden_size // self.heads
         self.context: int = config.max_position_embeddings
         self._embed: nn.Embedding = whole.model.embed_tokens
-        self._blocks = [Block.of(layer) for layer in whole.model.layers]
-        self._norm: nn.Module = whole.model.norm
-        self._head: nn.Module = whole.lm_head
+        self.blocks = [Block.of(layer) for layer in whole.model.layers]
+        self.norm: nn.Module = whole.model.norm
+        self.head: nn.Module = whole.lm_head
         self._rotary: nn.Module = whole.model.rotary_emb
-        self._cos_TD, self._sin_TD = self._rotations(min(self.context, 4096))
+        self._cos_TD, self._sin_TD = self._rotate_places(min(self.context, 4096))
+
+    @property
+    def embedding(self) -> Tensor:
+        """The table of the tokens' vectors, [V, E]."""
+        return self._embed.weight
 
     @property
     def device(self) -> torch.device:
@@ -112,14 +117,14 @@ class Decoder:
 
     def logits(self, hidden_E: Tensor) -> Tensor:
         """Float32 logits [..., V] of hidden states [..., E]."""
-        return self._head(hidden_E).float()
+        return self.head(hidden_E).float()
 
     def hidden(self, ids_BT: Tensor, cache: Cache | None = None) -> Tensor:
         """Hidden states [B, T, E] of whole rows; fills `cache` when given (it must be empty)."""
         B, T = ids_BT.shape
         hidden_BTE = self._embed(ids_BT)
-        cos_TD, sin_TD = self._tables(T)
-        for block in self._blocks:
+        cos_TD, sin_TD = self.rotations(T)
+        for block in self.blocks:
             query, key, value = self._project(block, hidden_BTE, cos_TD, sin_TD)
             if cache is not None:
                 cache.keys.append(key)
@@ -128,20 +133,20 @@ class Decoder:
                 query, key, value, is_causal=T > 1, enable_gqa=self.heads != self.key_heads
             )
             hidden_BTE = self._finish(block, hidden_BTE, mixed.transpose(1, 2).reshape(B, T, -1))
-        return self._norm(hidden_BTE)
+        return self.norm(hidden_BTE)
 
     def step(self, ids_B: Tensor, positions_B: Tensor, cache: Cache) -> Tensor:
         """Hidden states [B, E] after one more token a row, written at its own position."""
         B = ids_B.shape[0]
         longest = int(positions_B.max()) + 1
         cache.grow(longest)
-        cos_TD, sin_TD = self._tables(longest)
+        cos_TD, sin_TD = self.rotations(longest)
         cos_B1D, sin_B1D = cos_TD[positions_B][:, None], sin_TD[positions_B][:, None]
         places_L = torch.arange(longest, device=ids_B.device)
         seen_B11L = (places_L[None] <= positions_B[:, None])[:, None, None]
         rows_B = torch.arange(B, device=ids_B.device)
         hidden_B1E = self._embed(ids_B)[:, None]
-        for number, block in enumerate(self._blocks):
+        for number, block in enumerate(self.blocks):
             query, key, value = self._project(block, hidden_B1E, cos_B1D, sin_B1D)
             cache.keys[number][rows_B, :, positions_B] = key[:, :, 0]
             cache.values[number][rows_B, :, positions_B] = value[:, :, 0]
@@ -153,7 +158,7 @@ class Decoder:
                 enable_gqa=self.heads != self.key_heads,
             )
             hidden_B1E = self._finish(block, hidden_B1E, mixed.reshape(B, 1, -1))
-        return self._norm(hidden_B1E)[:, 0]
+        return self.norm(hidden_B1E)[:, 0]
 
     def _project(
         self, block: Block, hidden_BTE: Tensor, cos: Tensor, sin: Tensor
@@ -176,13 +181,16 @@ class Decoder:
         normed = block.feed_norm(hidden_BTE)
         return hidden_BTE + block.down(F.silu(block.gate(normed)) * block.up(normed))
 
-    def _tables(self, length: int) -> tuple[Tensor, Tensor]:
+    def rotations(self, length: int) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of the first `length` positions, [T, D] each."""
         held = self._cos_TD.shape[0]
         if length > held:
-            self._cos_TD, self._sin_TD = self._rotations(max(length, min(2 * held, self.context)))
+            self._cos_TD, self._sin_TD = self._rotate_places(
+                max(length, min(2 * held, self.context))
+            )
         return self._cos_TD[:length], self._sin_TD[:length]
 
-    def _rotations(self, length: int) -> tuple[Tensor, Tensor]:
+    def _rotate_places(self, length: int) -> tuple[Tensor, Tensor]:
         """Cosines and sines [T, D], by the model's own rule for rotary positions."""
         # Sampling makes tables that training uses too: they must not be inference tensors.
         with torch.inference_mode(False), torch.no_grad():

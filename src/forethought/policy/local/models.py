@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors import torch as safetensors_torch
 from tokenizers import Tokenizer
-from torch import nn
+from torch import Tensor, nn
 from transformers import (
     AutoModelForCausalLM,
     LlamaConfig,
@@ -29,6 +29,19 @@ TOKENIZER = "tokenizer.json"
 FORMAT = "forethought.json"
 ADAPTER = "adapter_config.json"
 ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+NEUTRAL = {
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "typical_p": 1.0,
+    "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0,
+    "repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+}
+"""What a `generation_config.json` may say of sampling, each with the value that changes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +75,23 @@ class LocalModel:
             weights = tensors.load_file(folder / "adapter_model.safetensors")
             peft.set_peft_model_state_dict(network, weights)
         else:
-            tensors.load_model(network, folder / "model.safetensors")
+            _take(network, tensors.load_file(folder / "model.safetensors"))
+
+
+def _take(network: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Copy weights into the parameters that are there, wherever they lie in memory.
+
+    A weight that is tied to another was saved under one of their names. Raises `RuntimeError` for
+    weights of another model, as `load_state_dict` does.
+    """
+    held = network.state_dict()
+    by_place = {held[name].data_ptr(): weight for name, weight in weights.items() if name in held}
+    tied = {
+        name: by_place[tensor.data_ptr()]
+        for name, tensor in held.items()
+        if name not in weights and tensor.data_ptr() in by_place
+    }
+    network.load_state_dict(weights | tied)
 
 
 def fresh_model(settings: FreshModel, tokenizer: Tokenizer, seed: int) -> LocalModel:
@@ -115,6 +144,14 @@ def load_local(name: str, format_name: FormatName | None = None) -> LocalModel:
         ) from error
 
 
+def sampling_defaults(model: LocalModel) -> dict[str, float]:
+    """What the model's `generation_config.json` would have samplers do; nothing here follows it."""
+    network: Any = model.network
+    said: dict[str, Any] = network.generation_config.to_dict()
+    found = {name: said.get(name) for name in NEUTRAL}
+    return {name: value for name, value in found.items() if value not in (None, NEUTRAL[name])}
+
+
 def with_adapters(model: LocalModel, rank: int, alpha: int, seed: int = 0) -> LocalModel:
     """The same model with low-rank adapters (LoRA, arXiv 2106.09685), alone trained.
 
@@ -139,6 +176,9 @@ def _load_whole(name: str, format_name: FormatName | None) -> LocalModel:
             tokenizer = Tokenizer.from_str((folder / TOKENIZER).read_text(encoding="utf-8"))
         else:
             tokenizer = Tokenizer.from_pretrained(name)
+    # Some published files ask for both: text would be cut, or rows filled up, without a word.
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
     chosen = format_name or _saved_format(folder)
     return LocalModel(network=network, tokenizer=tokenizer, format=chat_format(chosen, tokenizer))
 

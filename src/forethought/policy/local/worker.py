@@ -60,6 +60,22 @@ class Worker:
         finally:
             self._stop_listening()
 
+    def ask_now(self, job: Job, payload: Any) -> None:
+        """Ask without an event loop; `answer_now` waits for what the job returns."""
+        _send(self.pipe, "job", (job, payload))
+
+    def answer_now(self) -> Any:
+        """Wait for the answer to `ask_now`."""
+        while True:
+            try:
+                kind, value = pickle.loads(self.pipe.recv_bytes())
+            except (EOFError, OSError) as error:
+                raise self._death() from error
+            if kind == "done":
+                return value
+            if kind == "error":
+                raise PolicyError(f"model worker {self.number} failed:\n{value}")
+
     def tell(self, message: Any) -> None:
         """Let the job at work hear something; nobody hears it when there is none."""
         with suppress(OSError):  # a death is told to whoever asked

@@ -1,0 +1,98 @@
+"""How a run stands, in `status.json` beside its journal: for scripts, and for whoever looks later.
+
+The journal alone decides what is done and where a run goes on; nothing here is read back by it.
+"""
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from forethought.core.errors import ForethoughtError
+from forethought.journal.files import written_beside
+from forethought.journal.reading import StageSummary
+from forethought.journal.run import Run
+
+STATUS = "status.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What a command came to. `stage` is the one that it was in, or ended with.
+
+    `running` is also what a killed process leaves behind: then nobody holds the run's lock.
+
+    >>> Status(state="done", command="rl", stage="rl", completed_steps=3).error
+    ''
+    """
+
+    state: Literal["running", "done", "stopped", "failed"]
+    command: str
+    stage: str = ""
+    completed_steps: int = 0
+    error: str = ""
+
+
+def read_status(folder: Path) -> Status:
+    """How the run in `folder` stands. Raises what reading a file or JSON raises."""
+    return Status(**json.loads((folder / STATUS).read_text(encoding="utf-8")))
+
+
+@contextmanager
+def reported(run: Run, command: str) -> Generator[None]:
+    """Keep the status of `run` while the block does what `command` asks.
+
+    Errors rise as they are. One that is nobody's message ends with a line that names it, its stage
+    and its step.
+    """
+    _write(run, Status(state="running", command=command))
+    try:
+        yield
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        _tell_end(run, "failed", command, what)
+        if not isinstance(error, ForethoughtError):
+            with suppress(ForethoughtError):
+                error.add_note(f"{what} ({_place(_latest(run))})")
+        raise
+    except BaseException:
+        _tell_end(run, "stopped", command)
+        raise
+    _write(run, _status(run, "done", command))
+
+
+def _tell_end(run: Run, state: Literal["stopped", "failed"], command: str, error: str = "") -> None:
+    # What ended the command may also keep its status from being written: it must rise, not this.
+    with suppress(ForethoughtError):
+        _write(run, _status(run, state, command, error))
+
+
+def _latest(run: Run) -> StageSummary | None:
+    """The stage that is under way, or the one that was begun last."""
+    stages = run.stages()
+    under_way = [stage for stage in stages if not stage.finished]
+    return (under_way or stages or [None])[-1]
+
+
+def _place(at: StageSummary | None) -> str:
+    return "before any stage" if at is None else f"stage {at.name}, step {at.steps}"
+
+
+def _status(
+    run: Run, state: Literal["done", "stopped", "failed"], command: str, error: str = ""
+) -> Status:
+    at = _latest(run)
+    return Status(
+        state=state,
+        command=command,
+        stage="" if at is None else at.name,
+        completed_steps=0 if at is None else at.steps,
+        error=error,
+    )
+
+
+def _write(run: Run, status: Status) -> None:
+    with written_beside(run.path / STATUS) as file:
+        file.write(json.dumps(asdict(status), indent=2) + "\n")

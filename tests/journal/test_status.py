@@ -1,0 +1,103 @@
+"""How a run stands is told in a file: while it runs, and whatever it came to."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import forethought
+from forethought.core.errors import RecipeError
+from forethought.journal.run import Run
+from forethought.journal.status import Status, read_status, reported
+from journal.journal_values import small_group
+
+BREAKS = """
+import sys
+from pathlib import Path
+from forethought.journal.run import Run
+from forethought.journal.status import reported
+
+with Run.create_or_open(Path(sys.argv[1]), {}) as run, reported(run, "rl"):
+    stage = run.stage("rl")
+    for step in range(stage.next_step, 5):
+        if step == 1:
+            raise RuntimeError("boom")
+        stage.commit(step)
+"""
+
+
+def works(folder, error=None, steps=2):
+    """A command that commits some steps of a stage and then ends, perhaps by an error."""
+    with Run.create_or_open(folder, {}) as run, reported(run, "rl"):
+        stage = run.stage("rl")
+        for step in range(steps):
+            stage.keep(step, [small_group(f"rl/{step}")])
+            stage.commit(step)
+        assert read_status(folder) == Status(state="running", command="rl")
+        if error is not None:
+            raise error
+        stage.finish()
+
+
+def test_a_command_that_ends_well_is_done(tmp_path):
+    works(tmp_path)
+    status = Status(state="done", command="rl", stage="rl", completed_steps=2)
+    assert read_status(tmp_path) == status
+
+
+def test_a_command_that_breaks_has_failed_and_its_error_names_the_stage_and_step(tmp_path):
+    error = RuntimeError("boom")
+    with pytest.raises(RuntimeError) as risen:
+        works(tmp_path, error)
+    assert risen.value is error
+    assert error.__notes__ == ["RuntimeError: boom (stage rl, step 2)"]
+    assert read_status(tmp_path) == Status(
+        state="failed", command="rl", stage="rl", completed_steps=2, error="RuntimeError: boom"
+    )
+
+
+def test_a_command_that_is_refused_has_failed_with_its_message_alone(tmp_path):
+    error = RecipeError("rl.steps is 0: set it to 1 or more")
+    with pytest.raises(RecipeError):
+        works(tmp_path, error, steps=0)
+    assert not hasattr(error, "__notes__")
+    status = read_status(tmp_path)
+    assert (status.state, status.completed_steps) == ("failed", 0)
+    assert status.error == "RecipeError: rl.steps is 0: set it to 1 or more"
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(3)])
+def test_a_command_that_is_interrupted_was_stopped(interruption, tmp_path):
+    with pytest.raises(type(interruption)):
+        works(tmp_path, interruption)
+    assert read_status(tmp_path) == Status(
+        state="stopped", command="rl", stage="rl", completed_steps=2
+    )
+
+
+def test_the_error_rises_also_where_its_status_cannot_be_written(tmp_path):
+    def breaks():
+        with Run.create_or_open(tmp_path, {}) as run, reported(run, "rl"):
+            (tmp_path / "status.json").unlink()
+            (tmp_path / "status.json").mkdir()
+            raise RuntimeError("boom")
+
+    with pytest.raises(RuntimeError, match="boom"):
+        breaks()
+
+
+def test_a_process_that_breaks_ends_with_the_error_its_step_and_a_code_that_is_not_zero(tmp_path):
+    words = [sys.executable, "-c", BREAKS, str(tmp_path / "run")]
+    here = {**os.environ, "PYTHONPATH": str(Path(forethought.__file__).parents[1])}
+    ended = subprocess.run(words, capture_output=True, text=True, check=False, env=here)
+    assert ended.returncode == 1
+    last = ended.stderr.strip().splitlines()[-1]
+    assert last == "RuntimeError: boom (stage rl, step 1)"
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert (status["state"], status["completed_steps"]) == ("failed", 1)
+    with Run.read(tmp_path / "run") as run:
+        assert run.stage("rl").next_step == 1
+        assert not run.stage("rl").finished
