@@ -69,6 +69,7 @@ class LocalCrew:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         """Use `model` where it is."""
+        decoder = Decoder(model)  # which refuses what nothing here could compute
         fuse(model)
         self.model = model
         self.size = 1
@@ -76,7 +77,7 @@ class LocalCrew:
         self._told: SimpleQueue[Any] = SimpleQueue()
         self._replica = Replica(
             model=model,
-            decoder=Decoder(model),
+            decoder=decoder,
             reference=None if reference is None else Decoder(reference),
             dtype=dtype,
         )
@@ -139,6 +140,7 @@ class ForkedCrew:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         """Fork `workers` processes. Call before threads or an event loop are started."""
+        Decoder(model)  # which refuses what nothing here could compute
         fuse(model)
         self.model = model.share_memory()
         self._turn = asyncio.Lock()
