@@ -15,7 +15,7 @@ from forethought.learning.losses.result import Tally
 from forethought.learning.streams import Denominators, Streams
 from forethought.policy.local.packed import Effort
 from forethought.policy.local.projections import Arithmetic
-from forethought.policy.local.replica import Emit, Replica
+from forethought.policy.local.replica import Port, Replica
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +40,17 @@ class GradientShare:
     tally: Tally | None
 
 
-def accumulate(replica: Replica, work: GradientWork, emit: Emit) -> GradientShare:
-    """The job: leave the gradient of these rows with the replica."""
+def accumulate(replica: Replica, work: GradientWork, port: Port) -> GradientShare:
+    """The job: leave the gradient of these rows with the replica.
+
+    It can be put away between portions: whoever stops a run does not wait for the rest.
+    """
     _clear(replica)
     arithmetic = Arithmetic(dtype=work.dtype or replica.decoder.embedding.dtype)
     effort = Effort(arithmetic=arithmetic, again=work.checkpointing)
     loss, tally = 0.0, None
     for portion in work.batch.portions(work.micro_tokens):
+        port.heard()
         part = _backward(replica, work.batch.take(portion), work, effort)
         loss += part.loss
         tally = part.tally if tally is None or part.tally is None else tally + part.tally

@@ -3,6 +3,9 @@
 Shapes: B rows, T positions.
 """
 
+# The library underneath is typed in part.
+# pyright: reportUnknownVariableType=false
+
 import torch
 from torch import Tensor
 

@@ -6,6 +6,7 @@ import torch
 from forethought.core.trajectory import Finish
 from forethought.policy.local.continuous import ContinuousBatch
 from forethought.policy.local.decoder import Decoder
+from forethought.policy.local.fused import fuse
 from forethought.policy.local.inference import Inference
 from forethought.policy.local.turns import Request
 from forethought.policy.protocol import SamplingSettings
@@ -285,3 +286,15 @@ def test_bfloat16_is_near_float32():
     assert exact.ids == near.ids
     assert exact.logprobs == pytest.approx(near.logprobs, abs=0.05)
     assert exact.logprobs != near.logprobs
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("fused", [False, True])
+def test_every_family_speaks_as_transformers_computes_it(family, fused):
+    model = network(family)
+    if fused:
+        fuse(model)
+    requests = [request(prompt, seed=seed) for seed, prompt in enumerate(PROMPTS)]
+    for prompt, sampled in zip(PROMPTS, said(inference(model), requests), strict=True):
+        expected = full_logprobs(model, prompt, sampled.ids, 1.0)
+        torch.testing.assert_close(torch.tensor(sampled.logprobs), expected, rtol=0, atol=1e-5)

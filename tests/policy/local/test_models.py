@@ -33,8 +33,7 @@ IDS = torch.tensor([[1, 2, 3, 4, 5]])
 
 @torch.no_grad()
 def logits(model):
-    decoder = Decoder(model.network)
-    return decoder.logits(decoder.hidden(IDS))
+    return model.network(IDS).logits
 
 
 @pytest.fixture
@@ -200,9 +199,8 @@ def test_adapted_logits_are_those_of_the_merged_model_and_not_of_the_base(adapte
     base = load_local(adapted.network.peft_config["default"].base_model_name_or_path)
     assert not torch.allclose(apart, logits(base), atol=1e-2)
     merged = copy.deepcopy(adapted.network).merge_and_unload()
-    decoder = Decoder(merged)
     with torch.no_grad():
-        torch.testing.assert_close(decoder.logits(decoder.hidden(IDS)), apart, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(merged(IDS).logits, apart, rtol=1e-5, atol=1e-5)
 
 
 BROUGHT = {"top_k": 20, "top_p": 0.8, "repetition_penalty": 1.05, "temperature": 0.7}

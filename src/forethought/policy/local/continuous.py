@@ -27,7 +27,7 @@ from forethought.policy.local.prefixes import Prefix, Slots
 from forethought.policy.local.turns import Request, Row
 from forethought.policy.protocol import Sampled
 
-READ_AT_ONCE = 2048
+READ_AT_ONCE = 512
 """Tokens read between two steps of the rows that speak."""
 OPENINGS_KEPT = 4096
 """Tokens of finished openings that are kept for rows which begin alike, the latest first."""

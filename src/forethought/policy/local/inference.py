@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from forethought.policy.local.decoder import Decoder, rotate
-from forethought.policy.local.fused import FusedLayer, FusedWeights, unwrapped
+from forethought.policy.local.fused import FusedLayer, FusedWeights
 from forethought.policy.local.prefixes import Prefix, Slots
 
 
@@ -34,8 +34,7 @@ class Inference:
         self.weights = FusedWeights(model, dtype)
         self.context = decoder.context
         self.device = decoder.device
-        self._rotary: nn.Module = unwrapped(model).model.rotary_emb
-        self._cos_TD, self._sin_TD = self._turns(min(self.context, 4096))
+        self._decoder = decoder
         self._dtype = dtype
         self._heads, self._key_heads = decoder.heads, decoder.key_heads
         self._size = decoder.head_size
@@ -101,17 +100,8 @@ class Inference:
         return turned[:, :H], torch.stack((turned[:, H:], joined[:, H + K :]))
 
     def _rotations(self, places_N: Tensor, longest: int) -> tuple[Tensor, Tensor]:
-        held = self._cos_TD.shape[0]
-        if longest > held:
-            self._cos_TD, self._sin_TD = self._turns(max(longest, min(2 * held, self.context)))
-        return self._cos_TD[places_N], self._sin_TD[places_N]
-
-    @torch.no_grad()
-    def _turns(self, length: int) -> tuple[Tensor, Tensor]:
-        """Cosines and sines [T, D] of every place, by the model's own rule."""
-        places_1T = torch.arange(length, device=self.device)[None]
-        cos_1TD, sin_1TD = self._rotary(self.weights.norm.weight_E[None], places_1T)
-        return cos_1TD[0], sin_1TD[0]
+        cos_TD, sin_TD = self._decoder.rotations(longest)
+        return cos_TD[places_N], sin_TD[places_N]
 
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, device=self.device)

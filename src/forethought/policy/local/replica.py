@@ -85,8 +85,6 @@ def _open(message: Any) -> Any:
     return message
 
 
-Emit = Callable[[Any], None]
-"""As much of a `Port` as most jobs need."""
 Job = Callable[[Replica, Any, Port], Any]
 
 
