@@ -33,7 +33,7 @@ docs: $(READY)
 	$(BIN)/pip install -q -c constraints.txt -e '.[docs]'
 	$(BIN)/zensical build
 
-# Speed beside other tools, about an hour; BENCH holds options, for example BENCH="--quick".
+# Speed beside other tools, an hour or more; BENCH holds options, for example BENCH="--quick".
 bench: $(READY)
 	$(BIN)/python -m benchmarks.speed all $(BENCH)
 

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from queue import SimpleQueue
 
 import torch
 import torch.nn.functional as F
@@ -34,7 +35,7 @@ from forethought.learning.gradient import GradientWork, accumulate
 from forethought.learning.losses.catalogue import objective
 from forethought.learning.losses.settings import LossSettings
 from forethought.learning.streams import Streams
-from forethought.policy.local.decoder import Decoder
+from forethought.policy.local.decoder import Decoder, rotate
 from forethought.policy.local.replica import Port, Replica
 
 WAYS = ("padded", "packed", "bfloat16", "checkpointing")
@@ -89,6 +90,30 @@ def padded_portions(batch: Batch, tokens: int) -> list[list[int]]:
     return portions
 
 
+def padded_hidden(decoder: Decoder, model: nn.Module, ids_BT: torch.Tensor) -> torch.Tensor:
+    """Hidden states [B, T, E] of padded rows, through the library's modules."""
+    hidden = model.model.embed_tokens(ids_BT)
+    cos, sin = (table[:, None] for table in decoder.rotations(ids_BT.shape[1]))
+    for block in decoder.blocks:
+        normed = block.attention_norm(hidden)
+        query, key, value = (
+            module(normed).unflatten(-1, (-1, decoder.head_size))
+            for module in (block.query, block.key, block.value)
+        )
+        if block.query_norm is not None:
+            query, key = block.query_norm(query), block.key_norm(key)
+        query, key = rotate(query, cos, sin), rotate(key, cos, sin)
+        mixed = F.scaled_dot_product_attention(
+            *(each.transpose(1, 2) for each in (query, key, value)),
+            is_causal=True,
+            enable_gqa=decoder.heads != decoder.key_heads,
+        )
+        hidden = hidden + block.output(mixed.transpose(1, 2).flatten(2))
+        normed = block.feed_norm(hidden)
+        hidden = hidden + block.down(F.silu(block.gate(normed)) * block.up(normed))
+    return decoder.norm(hidden)
+
+
 def padded_gradient(model: nn.Module, batch: Batch, options: argparse.Namespace) -> None:
     """The reference."""
     decoder, loss = Decoder(model), objective(LossSettings())
@@ -96,11 +121,11 @@ def padded_gradient(model: nn.Module, batch: Batch, options: argparse.Namespace)
     for portion in padded_portions(batch, options.micro_tokens):
         part = batch.take(portion)
         trained = part.mask_BT[:, 1:]
-        hidden = decoder.hidden(part.ids_BT[:, :-1])[trained]
+        hidden = padded_hidden(decoder, model, part.ids_BT[:, :-1])[trained]
         targets = part.ids_BT[:, 1:][trained]
 
         def chosen(hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-            return decoder.logits(hidden).log_softmax(-1).gather(1, targets[:, None])[:, 0]
+            return decoder.head(hidden).log_softmax(-1).gather(1, targets[:, None])[:, 0]
 
         size = options.logit_tokens
         pieces = zip(hidden.split(size), targets.split(size), strict=True)

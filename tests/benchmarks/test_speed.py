@@ -144,6 +144,11 @@ def test_a_subject_that_does_not_answer_is_an_error_with_what_it_said():
         ask("nobody", {}, threads=1)
 
 
+def test_a_subject_that_takes_too_long_is_ended():
+    with pytest.raises(SubjectError, match=r"machine did not answer within 0\.01 s"):
+        ask("machine", {}, threads=1, limit=0.01)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_memory_is_that_of_a_process_and_its_children():
     child = subprocess.Popen(["sleep", "60"])

@@ -1,6 +1,7 @@
 """The learner: its steps, what it tells the sampler, and what it leaves on disk."""
 
 import asyncio
+from queue import SimpleQueue
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from forethought.policy.local.decoder import Decoder
 from forethought.policy.local.models import load_local, with_adapters
 from forethought.policy.local.packed import Effort
 from forethought.policy.local.projections import Arithmetic
-from forethought.policy.local.replica import Replica, trained_parameters
+from forethought.policy.local.replica import Port, Replica, trained_parameters
 from forethought.policy.protocol import SamplingSettings
 from learning.rows import crew_of, learner_of, random_rows
 from tiny import local_model, same_weights, weights
@@ -254,7 +255,8 @@ class ThreadlessCrew:
         self.replica = Replica(model=model, decoder=Decoder(model))
 
     async def run(self, job, payloads, emit):
-        return [job(self.replica, each, None) for each in payloads]
+        port = Port(emit=lambda value: emit(0, value), inbox=SimpleQueue())
+        return [job(self.replica, each, port) for each in payloads]
 
     def collect_gradients(self):
         pass

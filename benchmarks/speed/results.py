@@ -1,0 +1,104 @@
+"""Results on disk, one JSON file a part with its table beside it, and from there to the page."""
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.speed.figures import Trial
+from benchmarks.speed.parts.part import Part
+from benchmarks.speed.rounds import Options, Outcome
+from benchmarks.speed.table import plain, put, table
+
+
+def keep(part: Part, outcome: Outcome, seconds: float, options: Options) -> str:
+    """Write a part's result and its table; returns the table."""
+    body = {
+        "part": part.name,
+        "when": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+        "seconds": round(seconds),
+        "quick": options.quick,
+        "rounds": options.rounds,
+        "threads": options.threads,
+        "problems": "made" if options.problems is None else options.problems.name,
+        "machine": described(),
+        "failures": outcome.failures,
+        "trials": [asdict(trial) for trial in outcome.trials],
+    }
+    options.results.mkdir(parents=True, exist_ok=True)
+    file = options.results / f"{part.name}.json"
+    file.write_text(json.dumps(body, indent=1), encoding="utf-8")
+    text = table(part.lines(outcome.trials))
+    file.with_suffix(".md").write_text(f"{text}\n", encoding="utf-8")
+    return text
+
+
+def described() -> dict[str, Any]:
+    """This machine, and the versions that ours runs with."""
+    libraries = ("torch", "transformers", "tokenizers", "numpy")
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0,
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        **{name: version(name) for name in libraries},
+    }
+
+
+def render(parts: Mapping[str, Part], results: Path, page: Path) -> list[str]:
+    """Put the tables of all results that there are into the page; returns the parts' names."""
+    found: list[str] = []
+    about: list[Sequence[str]] = []
+    for name, part in parts.items():
+        file = results / f"{name}.json"
+        if not file.is_file():
+            continue
+        body = json.loads(file.read_text(encoding="utf-8"))
+        trials = [Trial(**each) for each in body["trials"]]
+        put(page, name, table(part.lines(trials)))
+        about.append(_about(body, trials))
+        found.append(name)
+    if found:
+        head = ("part", "when", "took", "rounds", "threads", "problems", "others", "where")
+        put(page, "about", plain(head, about))
+    return found
+
+
+def _about(body: Mapping[str, Any], trials: Sequence[Trial]) -> list[str]:
+    versions = {**body["machine"], **_versions(trials)}
+    disturbed = max((each.figures["disturbed_cores"] for each in trials), default=0.0)
+    quick = " (quick)" if body["quick"] else ""
+    return [
+        body["part"] + quick,
+        body["when"],
+        f"{body['seconds'] / 60:.0f} min",
+        str(body["rounds"]),
+        str(body["threads"]),
+        body["problems"],
+        f"{disturbed:.1f} cores",
+        ", ".join(f"{name} {value}" for name, value in versions.items()),
+    ]
+
+
+def _versions(trials: Sequence[Trial]) -> dict[str, str]:
+    """What other tools said of their versions."""
+    return {
+        f"{trial.subject}: {name}": value
+        for trial in trials
+        for name, value in trial.facts.items()
+        if isinstance(value, str) and trial.subject != "machine"
+    }
+
+
+def _processor() -> str:
+    if sys.platform == "linux":
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
