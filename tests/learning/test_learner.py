@@ -17,9 +17,9 @@ from forethought.learning.losses.settings import LossSettings
 from forethought.learning.losses.sft import sft
 from forethought.learning.settings import ComputeSettings
 from forethought.policy.local.decoder import Decoder
+from forethought.policy.local.linear import Arithmetic
 from forethought.policy.local.models import load_local, with_adapters
 from forethought.policy.local.packed import Effort
-from forethought.policy.local.projections import Arithmetic
 from forethought.policy.local.replica import Port, Replica, trained_parameters
 from forethought.policy.protocol import SamplingSettings
 from learning.rows import crew_of, learner_of, random_rows

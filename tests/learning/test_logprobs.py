@@ -12,8 +12,8 @@ from forethought.learning.losses.catalogue import LOSSES, objective
 from forethought.learning.losses.settings import LossSettings
 from forethought.learning.streams import Denominators, Streams
 from forethought.policy.local.decoder import Decoder
+from forethought.policy.local.linear import Arithmetic
 from forethought.policy.local.packed import Effort
-from forethought.policy.local.projections import Arithmetic
 from learning.rows import random_rows
 from padded import padded_logprobs
 from tiny import FAMILIES, network

@@ -13,8 +13,8 @@ from forethought.learning.logprobs import Reading, token_logprobs
 from forethought.learning.losses.catalogue import Objective
 from forethought.learning.losses.result import Tally
 from forethought.learning.streams import Denominators, Streams
+from forethought.policy.local.linear import Arithmetic
 from forethought.policy.local.packed import Effort
-from forethought.policy.local.projections import Arithmetic
 from forethought.policy.local.replica import Port, Replica
 
 

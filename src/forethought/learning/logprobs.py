@@ -18,9 +18,9 @@ from torch import Tensor
 
 from forethought.learning.batch import Batch
 from forethought.policy.local.decoder import Decoder
+from forethought.policy.local.linear import Arithmetic, add_gradient
 from forethought.policy.local.packed import Effort, packed_hidden
 from forethought.policy.local.packing import Packing, pack
-from forethought.policy.local.projections import Arithmetic, add_gradient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from forethought.policy.local.decoder import Decoder
+from forethought.policy.local.linear import Arithmetic
 from forethought.policy.local.models import with_adapters
 from forethought.policy.local.packed import Effort, packed_hidden
 from forethought.policy.local.packing import pack
-from forethought.policy.local.projections import Arithmetic
 from padded import padded_hidden
 from tiny import FAMILIES, VOCABULARY, local_model, network
 

@@ -5,11 +5,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from forethought.policy.local.linear import Arithmetic, Linear
 from forethought.policy.local.projections import (
-    Arithmetic,
     Embedding,
     GatedProjection,
-    Linear,
     NormedProjections,
     Projection,
     RootMeanSquareNorm,

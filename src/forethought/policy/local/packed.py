@@ -1,8 +1,8 @@
 """The forward pass for training: flat over the tokens of a packing, without padding.
 
 It goes through the same modules as `decoder.Decoder` and has the same values but for rounding.
-Where a module is plain, its arithmetic is that of `projections`; where it is not, as where an
-adapter sits, the module is called.
+Where a module is a linear map, with or without a low-rank adapter, its arithmetic is that of
+`projections`; where it is more, the module is called.
 
 Shapes: N tokens, M wanted tokens, S states (heads), D head size, E width, F feed-forward size.
 """
@@ -21,12 +21,11 @@ from torch.utils.checkpoint import checkpoint
 
 from forethought.policy.local.attention import Heads, TurnedHeads, attend
 from forethought.policy.local.decoder import Block, Decoder
+from forethought.policy.local.linear import Arithmetic, Linear
 from forethought.policy.local.packing import Packing
 from forethought.policy.local.projections import (
-    Arithmetic,
     Embedding,
     GatedProjection,
-    Linear,
     NormedProjections,
     Projection,
     RootMeanSquareNorm,
@@ -48,6 +47,9 @@ def packed_hidden(decoder: Decoder, packing: Packing, wanted_M: Tensor, effort: 
     """Hidden states [M, E] of the wanted places of a packing (any order, repeated or not)."""
     passing = _Pass(decoder, packing, effort)
     hidden_NE = Embedding.apply(packing.ids_N, decoder.embedding)
+    if torch.is_grad_enabled() and not hidden_NE.requires_grad:
+        # Gradients must come this far even where nothing learns from them: adapters sit above.
+        hidden_NE.requires_grad_()
     last = len(decoder.blocks) - 1
     for number, block in enumerate(decoder.blocks):
         # Nobody looks at what the last layer makes of the others.

@@ -10,66 +10,13 @@ Shapes: N tokens, E width, O outputs, F feed-forward size.
 # The library underneath is typed in part.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arithmetic:
-    """The number type of matrix multiplications and of what passes between them.
-
-    Parameters stay as they are: each is converted once, so an `Arithmetic` is good for as long as
-    the weights do not change.
-    """
-
-    dtype: torch.dtype = torch.float32
-    _converted: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
-
-    def weight(self, parameter: Tensor) -> Tensor:
-        """A parameter as it is multiplied with."""
-        if parameter.dtype is self.dtype:
-            return parameter
-        found = self._converted.get(id(parameter))
-        if found is None:
-            found = self._converted[id(parameter)] = parameter.detach().to(self.dtype)
-        return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Linear:
-    """A linear map [E] to [O]; `bias_O` None is none."""
-
-    weight_OE: Tensor
-    bias_O: Tensor | None
-
-    @classmethod
-    def of(cls, module: nn.Module) -> "Linear | None":
-        """The map of a plain linear module; None for a module that does more, as adapters do."""
-        if type(module) is not nn.Linear:
-            return None
-        return cls(weight_OE=module.weight, bias_O=module.bias)
-
-
-def add_gradient(weight_OE: Tensor, outputs_NO: Tensor, inputs_NE: Tensor) -> Tensor | None:
-    """The gradient of a weight whose outputs have the gradient `outputs_NO`.
-
-    That of a parameter is added to its `grad`, and None returned, as to autograd from a backward.
-    """
-    if not weight_OE.requires_grad:
-        return None
-    if not isinstance(weight_OE, nn.Parameter):
-        return (outputs_NO.t() @ inputs_NE).to(weight_OE.dtype)
-    if weight_OE.grad is None:
-        weight_OE.grad = (outputs_NO.t() @ inputs_NE).to(weight_OE.dtype)
-    elif weight_OE.grad.dtype is outputs_NO.dtype:
-        weight_OE.grad.addmm_(outputs_NO.t(), inputs_NE)
-    else:
-        weight_OE.grad.add_(outputs_NO.t() @ inputs_NE)
-    return None
+from forethought.policy.local.linear import Adapted, Arithmetic, add_gradient
 
 
 def reciprocal_norm(inputs: Tensor, epsilon: float) -> Tensor:
@@ -148,7 +95,7 @@ class NormedProjections(torch.autograd.Function):
         weight_E: Tensor,
         epsilon: float,
         arithmetic: Arithmetic,
-        *maps: Tensor | None,
+        *maps: Tensor | Adapted | None,
     ) -> Tensor:
         """`maps` are weights [O, E] and biases [O] (or None) by turns."""
         scale_N1 = reciprocal_norm(inputs_NE, epsilon)
@@ -158,7 +105,7 @@ class NormedProjections(torch.autograd.Function):
         outputs_NO = normed_NE.new_empty(len(normed_NE), sum(sizes))
         for weight, bias, part in zip(weights, maps[1::2], outputs_NO.split(sizes, 1), strict=True):
             torch.mm(normed_NE, arithmetic.weight(weight).t(), out=part)
-            if bias is not None:
+            if isinstance(bias, Tensor):
                 part.add_(bias)
         ctx.save_for_backward(inputs_NE, weight_E, scale_N1)
         ctx.maps, ctx.sizes, ctx.arithmetic = maps, sizes, arithmetic
@@ -192,7 +139,7 @@ class Projection(torch.autograd.Function):
     def forward(
         ctx: Any,
         inputs_NF: Tensor,
-        weight_EF: Tensor,
+        weight_EF: Tensor | Adapted,
         bias_E: Tensor | None,
         held_NE: Tensor,
         arithmetic: Arithmetic,
@@ -224,7 +171,11 @@ class GatedProjection(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, gate_up_NF: Tensor, weight_EF: Tensor, held_NE: Tensor, arithmetic: Arithmetic
+        ctx: Any,
+        gate_up_NF: Tensor,
+        weight_EF: Tensor | Adapted,
+        held_NE: Tensor,
+        arithmetic: Arithmetic,
     ) -> Tensor:
         """held + (silu(gate) * up) @ weight.T; `gate_up_NF` holds both side by side."""
         gate_NF, up_NF = gate_up_NF.chunk(2, 1)
