@@ -1,5 +1,6 @@
 """A GGUF file becomes an ordinary folder, once, with the same weights."""
 
+import json
 import re
 from importlib.util import find_spec
 
@@ -10,7 +11,7 @@ import torch
 from forethought.core.errors import RecipeError
 from forethought.policy.local.gguf import convert_gguf, gguf_file
 from forethought.policy.local.models import load_local
-from tiny import network
+from tiny import network, same_weights, weights
 
 WORDS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *"abcdefghijklmnopqrstuvwxy", "ab"]
 CONTROL, NORMAL = 3, 1
@@ -78,6 +79,18 @@ def tiny(tmp_path):
     """A small model's file."""
     write_gguf(tmp_path / "tiny.gguf", network("qwen2"))
     return tmp_path / "tiny.gguf"
+
+
+def test_a_converted_model_is_saved_again_like_any_other(tiny, tmp_path):
+    folder = convert_gguf(str(tiny), tmp_path / "converted")
+    config = json.loads((folder / "config.json").read_text())
+    assert config["architectures"] == ["Qwen2ForCausalLM"]
+    assert "quantization_config" not in config
+    loaded = load_local(str(folder), "hermes")
+    (tmp_path / "again").mkdir()
+    loaded.save(tmp_path / "again")
+    again = load_local(str(tmp_path / "again"))
+    assert same_weights(weights(again.network), weights(loaded.network))
 
 
 def test_what_is_converted_is_not_converted_again_even_without_the_file(tiny, tmp_path):

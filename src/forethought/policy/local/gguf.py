@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import torch as safetensors_torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from forethought.core.errors import RecipeError
 
-tensors: Any = safetensors_torch
 PACKAGE = "package:"
 SOURCE = "source.json"
 """The file in a converted folder that says what it was converted from."""
@@ -70,8 +68,7 @@ def convert_gguf(name: str, folder: Path) -> Path:
     beside = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
-    network.config.save_pretrained(beside)
-    tensors.save_model(network, beside / "model.safetensors", metadata={"format": "pt"})
+    _unquantized(network).save_pretrained(beside)
     tokenizer.save_pretrained(beside)
     (beside / SOURCE).write_text(json.dumps(_description(name, path)))
     beside.rename(folder)
@@ -101,6 +98,19 @@ def _read(path: Path) -> tuple[Any, Any]:
             f"model.file = {str(path)!r} cannot be read ({str(error).partition(chr(10))[0]}): "
             "fetch the file again, or name a GGUF file of a supported architecture"
         ) from error
+
+
+def _unquantized(network: Any) -> Any:
+    """The same weights in a model that nothing marks as read from a GGUF file.
+
+    `transformers` refuses to save one that is marked, now and after every training step.
+    """
+    config = network.config
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    plain: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    plain.load_state_dict(network.state_dict())
+    return plain
 
 
 def _refuse_other(name: str, folder: Path) -> None:
