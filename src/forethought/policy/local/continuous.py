@@ -150,14 +150,17 @@ class ContinuousBatch:
 
     def _seat(self, complete: Iterable[_Reading]) -> None:
         """Give slots to the rows that wait for these readings."""
-        for reading in complete:
+        ready = [reading for reading in complete if reading.rows]
+        newcomers = sum(len(reading.rows) for reading in ready)
+        longest = max((reading.prefix.length for reading in ready), default=0)
+        # All at once: to grow is to copy what is there.
+        self._slots.reserve(len(self._speaking) + newcomers, longest + 1)
+        for reading in ready:
             for row in reading.rows:
-                slot = len(self._speaking)
+                self._slots.put(len(self._speaking), reading.prefix)
                 self._speaking.append(row)
-                self._slots.reserve(slot + 1, reading.prefix.length + 1)
-                self._slots.put(slot, reading.prefix)
-                self._roster = None
             reading.rows.clear()
+            self._roster = None
         self._forget_old_openings()
 
     def _forget_old_openings(self) -> None:

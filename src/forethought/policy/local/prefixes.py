@@ -54,7 +54,8 @@ class Slots:
             self.states_Y2BKLD = grown(self.states_Y2BKLD, 2, rows, held)
         held = self.states_Y2BKLD.shape[4]
         if places > held:
-            self.states_Y2BKLD = grown(self.states_Y2BKLD, 4, _blocks(places), held)
+            places = _blocks(max(places + BLOCK, held + held // 2))
+            self.states_Y2BKLD = grown(self.states_Y2BKLD, 4, places, held)
 
     def put(self, slot: int, prefix: Prefix) -> None:
         """Copy a prefix into a slot."""
