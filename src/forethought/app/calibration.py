@@ -45,7 +45,8 @@ class Calibration:
     def __str__(self) -> str:
         return (
             f"one-thread workers sample {self.workers_rate:.0f} tokens a second, this process "
-            f"with its threads {self.threads_rate:.0f}"
+            f"with its threads {self.threads_rate:.0f}: "
+            + ("workers it is" if self.workers_win else "this process it is")
         )
 
 
