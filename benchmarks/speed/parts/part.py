@@ -1,7 +1,7 @@
 """A part of the benchmark, and the comparisons that its lines are made of."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.speed.figures import Source, Trial, ratios, spread
 from benchmarks.speed.rounds import Options, Outcome
@@ -24,14 +24,7 @@ def sooner(
 ) -> Line:
     """A line about `pair` (ours, theirs) in which less is better: how many times less we take."""
     ours, theirs = pair
-    return Line(
-        what=what,
-        unit=unit,
-        ours=spread(trials, ours),
-        theirs=spread(trials, theirs),
-        ratio=ratios(trials, theirs, ours),
-        goal=goal,
-    )
+    return replace(share(trials, what, unit, pair, goal), ratio=ratios(trials, theirs, ours))
 
 
 def share(
