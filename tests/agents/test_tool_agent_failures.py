@@ -43,6 +43,37 @@ def test_a_broken_sandbox_is_not_measured_and_the_calls_beside_it_still_run(erro
     assert grader.graded == []
 
 
+def test_a_broken_tool_is_recorded_with_the_place_that_broke():
+    async def answer(arguments):
+        raise KeyError("x")
+
+    trajectory = only(attempt([CALL, ANSWER], ScriptedTools(answer)))
+    assert trajectory.error.endswith("SandboxError: tool python: KeyError: 'x'\n")
+    assert 'raise KeyError("x")' in trajectory.error
+    assert __file__ in trajectory.error
+
+
+@pytest.mark.parametrize("place", ["policy", "tool", "grader"])
+@pytest.mark.parametrize(("error", "ends"), [(KeyError("x"), True), (ConnectionError("x"), False)])
+def test_a_programs_fault_ends_the_run_where_that_is_asked_for(place, error, ends):
+    async def answer(arguments):
+        if place == "tool":
+            raise error
+        return arguments
+
+    agent = tool_agent(
+        ScriptedPolicy([CALL, error if place == "policy" else ANSWER]),
+        ScriptedTools(answer),
+        BrokenGrader(error) if place == "grader" else ExactGrader(),
+        stop_at_faults=True,
+    )
+    if ends:
+        with pytest.raises(KeyError, match="x"):
+            asyncio.run(agent.attempt(PROBLEM, KEY))
+    else:
+        assert not asyncio.run(agent.attempt(PROBLEM, KEY)).measured
+
+
 def test_a_reply_that_reports_infrastructure_is_not_measured():
     async def answer(arguments):
         status = ToolStatus.INFRASTRUCTURE

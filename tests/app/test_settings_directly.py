@@ -98,6 +98,13 @@ def test_max_seconds_decides_how_long_an_agent_may_go_on_calling():
     assert only(attempt(script, max_seconds=1e9)).stop is Stop.ANSWERED
 
 
+def test_stop_at_faults_decides_whether_a_programs_fault_ends_the_run():
+    script = [says("", call()), KeyError("x")]
+    assert not attempt(script).measured
+    with pytest.raises(KeyError):
+        attempt(script, stop_at_faults=True)
+
+
 @pytest.mark.parametrize("setting", ["rl.max_not_measured", "eval.max_not_measured"])
 def test_max_not_measured_decides_when_attempts_are_refused(setting):
     groups = [graded("p", "++-?")]

@@ -174,6 +174,9 @@ SHOWN_BY = {
         "test_max_turns_decides_how_often_an_agent_may_call": ("agent.max_turns",),
         "test_max_tokens_decides_how_much_an_agent_may_say": ("agent.max_tokens",),
         "test_calls_per_turn_decides_how_many_calls_are_run": ("agent.calls_per_turn",),
+        "test_stop_at_faults_decides_whether_a_programs_fault_ends_the_run": (
+            "agent.stop_at_faults",
+        ),
         "test_max_seconds_decides_how_long_an_agent_may_go_on_calling": ("agent.max_seconds",),
         "test_device_decides_where_the_model_is": ("compute.device",),
         "test_workers_decides_who_computes": ("compute.workers",),

@@ -1,10 +1,12 @@
 """However a batch is divided, its gradient is that of the padded whole."""
 
 import asyncio
+from queue import Empty
 
 import pytest
 import torch
 
+from forethought.core.errors import PolicyError
 from forethought.learning.batch import pad
 from forethought.learning.gradient import GradientWork, accumulate
 from forethought.learning.losses.catalogue import objective
@@ -12,7 +14,8 @@ from forethought.learning.losses.settings import LossSettings
 from forethought.learning.losses.sft import sft
 from forethought.learning.streams import Denominators, Streams
 from forethought.policy.local.crew import ForkedCrew, LocalCrew
-from forethought.policy.local.replica import trained_parameters
+from forethought.policy.local.decoder import Decoder
+from forethought.policy.local.replica import CLOSED, Port, Replica, trained_parameters
 from learning.rows import random_rows
 from tiny import network
 
@@ -166,3 +169,41 @@ def test_a_worker_without_rows_adds_nothing():
     assert (other.loss, other.tally) == (0.0, None)
     assert one.loss > 0
     torch.testing.assert_close(gradient, next(iter(trained_parameters(alone.model))).grad)
+
+
+class ClosedAfter:
+    """An inbox into which nothing comes until it has been looked at so often."""
+
+    def __init__(self, looks):
+        self.looks = looks
+
+    def get_nowait(self):
+        self.looks -= 1
+        if self.looks >= 0:
+            raise Empty
+        return CLOSED
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_a_gradient_can_be_put_away_at_every_layer_there_and_back(checkpointing):
+    model = model_of()
+    batch = pad(ROWS, ADVANTAGES)
+    work = GradientWork(
+        batch=batch,
+        denominators=batch.denominators(None),
+        objective=sft,
+        temperature=1.0,
+        micro_tokens=10_000,
+        logit_tokens=1000,
+        checkpointing=checkpointing,
+    )
+    replica = Replica(model=model, decoder=Decoder(model))
+
+    def compute(looks):
+        accumulate(replica, work, Port(emit=silent, inbox=ClosedAfter(looks)))
+
+    places = 2 * len(Decoder(model).blocks)
+    for looks in range(places):
+        with pytest.raises(PolicyError, match="put away"):
+            compute(looks)
+    compute(places)

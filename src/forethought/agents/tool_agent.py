@@ -20,6 +20,7 @@ from forethought.core.errors import (
     RolloutError,
     SandboxError,
     boundary,
+    is_programming,
 )
 from forethought.core.messages import (
     Message,
@@ -61,6 +62,9 @@ class AgentSettings(Settings):
     max_seconds: float = Field(default=0.0, ge=0)
     """Seconds after which an attempt may make no more calls; 0: no limit. What an attempt comes
     to then depends on the machine."""
+    stop_at_faults: bool = False
+    """Whether a fault in a program (a KeyError, a TypeError, ... in a policy, a tool or a grader)
+    ends the run, instead of leaving the attempt not measured."""
     instruction: str = ""
     """Put on a new line after the question or, where it holds `{question}`, around it."""
     system: str = ""
@@ -102,6 +106,8 @@ class ToolAgent:
             with boundary(GradingError, "grader"):
                 verdict = await self.grader.grade(problem, trajectory)
         except RolloutError as error:
+            if self.limits.stop_at_faults and is_programming(error):
+                raise error.__cause__ or error
             trajectory = transcript.end(Stop.FAILED, error="".join(format_exception(error)))
             verdict = Verdict.not_measured(str(error))
         return Episode(id=key.episode, problem=problem, trajectories=(trajectory,), verdict=verdict)
@@ -138,11 +144,13 @@ class ToolAgent:
             with boundary(PolicyError, "policy"):
                 spoken = await conversation.speak(self.limits.max_tokens - transcript.tokens)
             stop = self._ending(spoken, transcript)
-            replies = () if stop else await self._answer(spoken.message.calls, names)
-            transcript.add(spoken, replies)
+            answers = () if stop else await self._answer(spoken.message.calls, names)
+            transcript.add(spoken, tuple(answer.reply for answer in answers))
             if stop:
                 return stop
-            _refuse_broken(replies)
+            for answer in answers:
+                answer.refuse_broken()
+            replies = [answer.reply for answer in answers]
             with boundary(PolicyError, "policy"):
                 await conversation.hear(replies)
 
@@ -161,13 +169,13 @@ class ToolAgent:
 
     async def _answer(
         self, calls: Sequence[ToolCall], names: Collection[str]
-    ) -> tuple[ToolReply, ...]:
+    ) -> "tuple[_Answer, ...]":
         allowed = self.limits.calls_per_turn
-        replies = await concurrently(self._run(call, names) for call in calls[:allowed])
+        answers = await concurrently(self._run(call, names) for call in calls[:allowed])
         excess = f"not run: at most {allowed} calls a turn are run"
-        return (*replies, *(_mistake(call, excess) for call in calls[allowed:]))
+        return (*answers, *(_mistake(call, excess) for call in calls[allowed:]))
 
-    async def _run(self, call: ToolCall, names: Collection[str]) -> ToolReply:
+    async def _run(self, call: ToolCall, names: Collection[str]) -> "_Answer":
         if call.fault:
             return _mistake(call, call.fault)
         if call.name not in names:
@@ -175,15 +183,10 @@ class ToolAgent:
             return _mistake(call, f"there is no tool {call.name[:100]!r}; the tools are: {known}")
         try:
             with boundary(SandboxError, f"tool {call.name}"):
-                return await self.tools.call(call)
+                return _Answer(await self.tools.call(call))
         except RolloutError as error:
             # A reply, so that the calls beside it finish and the record shows which one broke.
-            return ToolReply(
-                call_id=call.id,
-                name=call.name,
-                text=str(error),
-                status=ToolStatus.INFRASTRUCTURE,
-            )
+            return _Answer(_reply(call, str(error), ToolStatus.INFRASTRUCTURE), error)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -224,11 +227,23 @@ class _Transcript:
         )
 
 
-def _mistake(call: ToolCall, why: str) -> ToolReply:
-    return ToolReply(call_id=call.id, name=call.name, text=why, status=ToolStatus.MODEL_ERROR)
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a call came to, and the error when its tool broke."""
+
+    reply: ToolReply
+    error: RolloutError | None = None
+
+    def refuse_broken(self) -> None:
+        if self.error is not None:
+            raise self.error
+        if self.reply.status is ToolStatus.INFRASTRUCTURE:
+            raise SandboxError(self.reply.text)
 
 
-def _refuse_broken(replies: Sequence[ToolReply]) -> None:
-    for reply in replies:
-        if reply.status is ToolStatus.INFRASTRUCTURE:
-            raise SandboxError(reply.text)
+def _mistake(call: ToolCall, why: str) -> _Answer:
+    return _Answer(_reply(call, why, ToolStatus.MODEL_ERROR))
+
+
+def _reply(call: ToolCall, text: str, status: ToolStatus) -> ToolReply:
+    return ToolReply(call_id=call.id, name=call.name, text=text, status=status)

@@ -28,6 +28,28 @@ class GradingError(RolloutError):
     """A grader broke while reading an attempt."""
 
 
+PROGRAMMING = (
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    NotImplementedError,
+    TypeError,
+)
+"""What Python raises where a program is wrong, and not what it works with."""
+
+
+def is_programming(error: BaseException) -> bool:
+    """Whether an error, or what it was raised from, says that a program is wrong.
+
+    >>> is_programming(KeyError("x")), is_programming(ConnectionError("gone"))
+    (True, False)
+    """
+    return isinstance(error, PROGRAMMING) or (
+        error.__cause__ is not None and is_programming(error.__cause__)
+    )
+
+
 @contextmanager
 def boundary(kind: type[RolloutError], what: str) -> Generator[None]:
     """Attribute whatever escapes this block to `kind`, unless a boundary within already did.

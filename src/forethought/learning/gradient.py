@@ -43,14 +43,13 @@ class GradientShare:
 def accumulate(replica: Replica, work: GradientWork, port: Port) -> GradientShare:
     """The job: leave the gradient of these rows with the replica.
 
-    It can be put away between portions: whoever stops a run does not wait for the rest.
+    It can be put away at every layer: whoever stops a run does not wait for the rest.
     """
     _clear(replica)
     arithmetic = Arithmetic(dtype=work.dtype or replica.decoder.embedding.dtype)
-    effort = Effort(arithmetic=arithmetic, again=work.checkpointing)
+    effort = Effort(arithmetic=arithmetic, again=work.checkpointing, look=port.heard)
     loss, tally = 0.0, None
     for portion in work.batch.portions(work.micro_tokens):
-        port.heard()
         part = _backward(replica, work.batch.take(portion), work, effort)
         loss += part.loss
         tally = part.tally if tally is None or part.tally is None else tally + part.tally

@@ -10,7 +10,7 @@ Shapes: N tokens, M wanted tokens, S states (heads), D head size, E width, F fee
 # The library underneath is typed in part.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,10 +37,23 @@ class Effort:
     """How to compute, where it changes nothing but speed, memory and rounding.
 
     With `again` every layer is computed once more on the way back, and only its input is kept.
+    `look` is called at every layer, there and back: what it raises ends the computation.
     """
 
     arithmetic: Arithmetic
     again: bool = False
+    look: Callable[[], object] = lambda: None
+
+    def looking(self, hidden_NE: Tensor) -> Tensor:
+        """What a layer made, now that it has been looked around; as its gradient will be."""
+
+        def look(gradient: Tensor) -> None:
+            self.look()
+
+        self.look()
+        if hidden_NE.requires_grad:
+            hidden_NE.register_hook(look)
+        return hidden_NE
 
 
 def packed_hidden(decoder: Decoder, packing: Packing, wanted_M: Tensor, effort: Effort) -> Tensor:
@@ -58,6 +71,7 @@ def packed_hidden(decoder: Decoder, packing: Packing, wanted_M: Tensor, effort: 
             hidden_NE = checkpoint(passing.layer, block, hidden_NE, wanted, use_reentrant=False)
         else:
             hidden_NE = passing.layer(block, hidden_NE, wanted)
+        hidden_NE = effort.looking(hidden_NE)
     return norm(decoder.norm, hidden_NE)
 
 
