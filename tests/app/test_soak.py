@@ -1,7 +1,12 @@
-"""Hundreds of rounds with tools, timeouts and failures leave nothing behind."""
+"""Hundreds of rounds with tools, timeouts and failures leave nothing behind.
+
+For longer: `pytest -m slow --rounds 1700 --log-cli-level info tests/app/test_soak.py` is ten
+thousand attempts.
+"""
 
 import asyncio
 import json
+import logging
 from dataclasses import dataclass, field
 
 import psutil
@@ -30,12 +35,9 @@ from learning.rows import learner_of
 from scripted import call
 from tiny import local_model
 
-STEPS, WARM = 300, 50
+WARM = 50
 WORDS = 8
 """Tokens that the model knows."""
-SETTINGS = RLSettings(
-    steps=STEPS, problems=2, group_size=3, updates=1, save_every=WARM, max_not_measured=0.9
-)
 GROWTH = 50 * 2**20
 """Bytes by which memory may grow; a leak of a round's batch would be more in so many rounds."""
 
@@ -128,6 +130,7 @@ class Soak:
     crew: ForkedCrew
     learner: LocalLearner
     keeping: Keeping
+    settings: RLSettings
     reports: dict = field(default_factory=dict)
 
     async def run(self):
@@ -138,7 +141,7 @@ class Soak:
                 settings=SamplingSettings(max_tokens=24),
             )
             agent = ToolAgent(policy=FailsNowAndThen(policy), tools=tool, grader=TimesOut())
-            return [await self.until(last, agent) for last in (WARM - 1, STEPS - 1)]
+            return [await self.until(last, agent) for last in (WARM - 1, self.settings.steps - 1)]
 
     async def until(self, last, agent):
         """What is held after the step `last`, the run going on from where it is."""
@@ -150,27 +153,33 @@ class Soak:
 
         problems = tuple(Problem(id=str(n), prompt=f"{n} * 7?", answer="!") for n in range(8))
         pool = Pool(problems=problems, batch=2, seed=0)
-        plan = RLPlan(settings=SETTINGS, objective=objective(SETTINGS.loss), seed=0, flow=Waves(6))
+        loss = objective(self.settings.loss)
+        plan = RLPlan(settings=self.settings, objective=loss, seed=0, flow=Waves(6))
         with pytest.raises(Enough):
             await train_rl(plan, agent, pool, self.learner, self.keeping, watch)
         return await held()
 
 
 @pytest.mark.slow
-def test_hundreds_of_rounds_hold_no_more_than_the_first_ones_did(tmp_path):
+def test_hundreds_of_rounds_hold_no_more_than_the_first_ones_did(tmp_path, rounds):
+    settings = RLSettings(
+        steps=rounds, problems=2, group_size=3, updates=1, save_every=WARM, max_not_measured=0.9
+    )
     model = local_model(vocab_size=WORDS, spread=0.1)
     crew = ForkedCrew(model.network, 1)
     learner = learner_of(model, crew, rate=1e-4)
     try:
         with Run.create_or_open(tmp_path / "run", {}) as run:
             checkpoints = Checkpoints(folder=run.checkpoints / "rl")
-            soak = Soak(crew, learner, Keeping(journal=run.stage("rl"), checkpoints=checkpoints))
+            keeping = Keeping(journal=run.stage("rl"), checkpoints=checkpoints)
+            soak = Soak(crew, learner, keeping, settings)
             early, late = asyncio.run(soak.run())
     finally:
         crew.close()
+    logging.getLogger(__name__).info("after %d rounds %s, after %d %s", WARM, early, rounds, late)
     assert late.counts == early.counts
     assert late.memory - early.memory < max(GROWTH, early.memory // 10)
     reports = soak.reports.values()
-    assert len(reports) == STEPS
-    assert sum(report["attempts/not_measured"] > 0 for report in reports) > STEPS // 20
-    assert sum(report["tool/calls"] for report in reports) > STEPS // 2
+    assert len(reports) == rounds
+    assert sum(report["attempts/not_measured"] > 0 for report in reports) > rounds // 20
+    assert sum(report["tool/calls"] for report in reports) > rounds // 2
