@@ -163,7 +163,7 @@ def test_a_kind_of_trajectory_that_was_not_collected_is_named(recipe, tmp_path, 
         ("sft", "collect", "forethought collect"),
         ("measure", "sft_second", "forethought sft"),
         ("rl", "measure", "forethought measure"),
-        ("eval", "sft_first", "the stages before"),
+        ("eval", "sft_first", "forethought sft"),
     ],
 )
 def test_a_stage_before_its_time_names_the_one_it_needs(

@@ -66,7 +66,8 @@ def test_each_stage_says_which_command_comes_next(recipe, staged, tmp_path, caps
         ("eval", f"report {folder}"),
     ):
         assert forethought(command, recipe, "--run", folder, "--seed", "3") == 0
-        assert f"Next: forethought {following}\n" in capsys.readouterr().out
+        said = capsys.readouterr().out
+        assert re.search(rf"Next: .*\bforethought {re.escape(following)}\n", said)
 
 
 def test_a_report_can_be_written_again(whole, tmp_path, capsys):
@@ -85,6 +86,33 @@ def test_a_report_is_written_without_torch(whole, tmp_path):
         "sys.exit(code or ('torch' in sys.modules) * 3)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "steps", "said"),
+    [
+        ("0.0", 20, "phase first ended early, after 20 of 40 steps: pilot accuracy"),
+        ("1.1", 40, "phase first ended after 40 of 40 steps without reaching its target: pilot"),
+    ],
+)
+def test_a_phase_with_a_target_says_why_it_ended(
+    recipe, staged, tmp_path, target, steps, said, capsys
+):
+    folder = copied(staged.collect, tmp_path / "run")
+    assert forethought("sft", recipe, "--run", folder, "--sft.phases.0.stop_at", target) == 0
+    told = capsys.readouterr().out
+    assert said in told
+    assert f"phase first: {steps}/40  loss " in told
+    assert "phase second: 20/20  loss " in told
+    assert "phase second ended" not in told
+
+
+def test_every_bar_in_a_log_ends_with_its_total(recipe, tmp_path, capsys):
+    assert forethought("quickstart", "--recipe", recipe, "--run", tmp_path / "run") == 0
+    said = capsys.readouterr().out
+    for line in ("recording: 64/64", "measuring: 8/8", "rounds: 4/4"):
+        assert f"  {line}" in said
+    assert said.count("  sitting: 12/12\n") == 3
 
 
 def test_the_printed_recipe_is_a_recipe(tmp_path, capsys):

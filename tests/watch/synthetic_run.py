@@ -12,7 +12,15 @@ from forethought.evaluation.results import ExamResult, ToolUse
 
 FAMILIES = ("count primes", "gcd", "letter counting", "weekday")
 CONDITIONS = {"temperature": 1.0, "max_tokens": 96}
-RECIPE = {"seed": 1, "rl": {"steps": 40, "note": "</pre><script>recipe()</script>"}}
+PHASES = [
+    {"name": "tool_only", "steps": 60, "tool_free": 0.0, "stop_at": 0.3},
+    {"name": "mixed", "steps": 40, "tool_free": 0.5, "stop_at": None},
+]
+RECIPE = {
+    "seed": 1,
+    "sft": {"phases": PHASES},
+    "rl": {"steps": 40, "note": "</pre><script>recipe()</script>"},
+}
 HOSTILE = (
     "<script>alert('owned')</script><img src=x onerror=alert(1)>\0\x1b[31m"
     "</pre></div>\u202e \"quoted' & <b>bold</b>"
@@ -64,7 +72,7 @@ def drawn(name, problem, chance, *, tool, right_with=0.9, right_without=0.25, ho
     if not uses:
         return attempt(name, problem, [said(f"the answer is {answer}")], verdict)
     code = f"import math\nprint(math.gcd({len(problem.prompt)}, 12))"
-    turns = [called(code, (hostile or answer) + "\n"), said(f"so it is {answer}")]
+    turns = [called(code, f"{hostile}\n{answer}\n"), said(f"so it is {answer}")]
     if chance.random() < 0.2:
         trace = "Traceback (most recent call last):\n  File main.py, line 1\nNameError: gcd"
         turns.insert(0, called("print(gcd(8, 12))", trace, ToolStatus.MODEL_ERROR))

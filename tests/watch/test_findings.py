@@ -3,8 +3,10 @@
 import pytest
 
 from forethought.evaluation.results import Estimate
-from forethought.watch.exams import SatExam
-from forethought.watch.findings import Kind, findings
+from forethought.watch.exams import SatExam, differences, families, points
+from forethought.watch.finding import Kind
+from forethought.watch.findings import findings
+from forethought.watch.phases import Phase
 from forethought.watch.sources import Sources
 from watch.synthetic_run import exam
 
@@ -40,16 +42,102 @@ def test_a_control_that_is_not_exceeded_is_said_so_beside_the_gain():
     control, before, after = exam("tool_only", right=3), exam("before", right=1), exam(right=3)
     found = findings([sat(control), sat(before), sat(after, "after")])
     assert "avg@4 rose" in said(found, Kind.LEARNT)
-    assert "tool-only control is not exceeded" in said(found, Kind.NOT_SHOWN)
+    not_shown = said(found, Kind.NOT_SHOWN)
+    assert "avg@4 is not shown to differ from the tool-only control's" in not_shown
+    assert "does not show that practice adds more than reaching for the tool" in not_shown
 
 
 @pytest.mark.parametrize(
     ("right", "kind", "text"),
-    [(1, Kind.LEARNT, "exceeds the tool-only"), (4, Kind.LOST, "falls short of the tool-only")],
+    [(1, Kind.LEARNT, "avg@4 exceeds the tool-only"), (4, Kind.LOST, "avg@4 falls short of the")],
 )
 def test_a_control_is_beaten_or_beats(right, kind, text):
     exams = [exam("tool_only", right=right), exam("before", right=1), exam("after", right=3)]
     assert text in said(findings([sat(one) for one in exams]), kind)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"), [((0, 0, 4), (1, 4, 0), "2; only before: 1"), ((4,), (4,), "0; o")]
+)
+def test_problems_gained_and_lost_are_counted_where_coverage_did_not_change(before, after, told):
+    first, second = exam("before", problems=len(before)), exam("after", problems=len(after))
+    exams = [
+        sat(
+            result.model_copy(
+                update={
+                    "problems": tuple(
+                        problem.model_copy(update={"c": right})
+                        for problem, right in zip(result.problems, rights, strict=True)
+                    )
+                }
+            )
+        )
+        for result, rights in ((first, before), (second, after))
+    ]
+    assert f"Problems solved only after: {told}" in said(findings(exams), Kind.NOT_SHOWN)
+
+
+KINDS = {1: Kind.LEARNT, 0: Kind.NOT_SHOWN, -1: Kind.LOST}
+
+
+@pytest.mark.parametrize("control", [1, 2, 3])
+@pytest.mark.parametrize("before", [1, 2, 3])
+def test_every_paired_comparison_of_the_table_is_told_as_what_it_is(before, control):
+    exams = [
+        sat(exam(name, right=right))
+        for name, right in (("tool_only", control), ("before", before), ("after", 2))
+    ]
+    found = findings(exams)
+    compared = differences(exams)
+    assert len(compared) == 6
+    for each in compared:
+        name = "Greedy accuracy" if each.what == "greedy" else each.measure
+        against = "control" if each.earlier.key == "tool_only" else "the exam “before”"
+        [kind] = [
+            one.kind
+            for one in found
+            if one.text.startswith(name)
+            and against in one.text
+            and points(each.estimate) in one.text
+        ]
+        assert kind is KINDS[each.sign]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        (0.4, 0.95, "40.0 % → 95.0 % of sampled attempts call the tool. It learnt to call always"),
+        (0.4, 0.05, "It learnt to call never, not when"),
+        (0.97, 0.99, "as before, it all but always calls"),
+        (0.0, 0.02, "as before, it all but never calls"),
+        (0.4, 0.94, "Whether it learnt when to call is not known"),
+    ],
+)
+def test_calling_always_or_never_is_not_knowing_when(first, second, told):
+    found = findings([sat(exam("before", rate=first)), sat(exam("after", rate=second))])
+    [when] = [one for one in found if "when to call" in one.text.lower()]
+    assert when.kind is Kind.NOT_SHOWN
+    assert told in when.text
+
+
+def test_one_exam_says_nothing_of_having_learnt_when():
+    assert not any("when to call" in one.text.lower() for one in findings([sat(exam(rate=0.99))]))
+
+
+@pytest.mark.parametrize(("tool_free", "said_so"), [(0.5, True), (0.0, False)])
+def test_a_start_that_was_held_back_is_a_caution(tool_free, said_so):
+    phases = [Phase(name="mixed", steps=9, tool_free=tool_free, stop_at=None)]
+    found = findings([sat(exam("before")), sat(exam("after"))], phases=phases)
+    assert ("on purpose" in said(found, Kind.CAUTION)) is said_so
+
+
+@pytest.mark.parametrize(("right", "unclear"), [(2, True), (4, False)])
+def test_parts_whose_change_may_be_none_are_named(right, unclear):
+    exams = [sat(exam("before")), sat(exam("after", right=right))]
+    found = findings(exams, parts={"family": families(exams), "wording": []})
+    told = "By family, 1 of 1 changes of sampled accuracy have an interval that holds zero: gcd."
+    assert (told in said(found, Kind.NOT_SHOWN)) is unclear
+    assert "By wording" not in said(found, Kind.NOT_SHOWN)
 
 
 def part(value, reach=0.02):
@@ -81,6 +169,15 @@ def test_parts_whose_intervals_hold_zero_are_a_caution_and_not_learnt():
     found = findings(RISE, split(part(0.1, 0.6), part(0.3, 0.31), part(0.1, 0.4)))
     assert "from being right more often with it" in said(found, Kind.CAUTION)
     assert "from being right more often" not in said(found, Kind.LEARNT)
+    assert (
+        "shown to come from reaching for the tool more often; or from being right more often with "
+        "it; or from being right more often without it"
+    ) in said(found, Kind.NOT_SHOWN)
+
+
+def test_parts_whose_intervals_exclude_zero_are_not_among_what_was_not_shown():
+    found = findings(RISE, split(part(0.1), part(0.3), part(0.1)))
+    assert "part of the gain" not in said(found, Kind.NOT_SHOWN)
 
 
 def test_being_right_more_often_without_the_tool_is_learnt_where_its_interval_says_so():

@@ -183,6 +183,45 @@ def test_a_run_with_the_control_only_before_the_end_is_compared_with_it_alone(ru
     assert "before \N{MINUS SIGN} tool only" in page.text
 
 
+def test_the_page_says_which_interval_is_which(page):
+    text = " ".join(page.text.split())
+    assert "pass@k and maj@k: a percentile bootstrap over problems; greedy: Wilson" in text
+
+
+def test_the_page_says_that_the_start_was_held_back_and_what_stands_beside_it(page):
+    text = " ".join(page.text.split())
+    assert "50.0 % of the demonstrations of its last phase, mixed, solve their problem" in text
+    assert "of whose demonstrations none solve their problem without the tool" in text
+
+
+@pytest.mark.parametrize(("problems", "rough"), [(24, True), (4 * 30, False)])
+def test_parts_with_few_problems_are_said_to_be_rough(run, problems, rough):
+    for name, tool in (("before", 0.3), ("after", 0.9)):
+        write_exam(run, f"eval_{name}", name, problems=problems, tool=tool)
+    assert ("Some rows rest on as few as 6 problems" in Page(report_html(run)).text) is rough
+
+
+@pytest.mark.parametrize(
+    ("pilot", "said"), [(0.4, "ended early, after 40 of 60"), (0.1, "ended after 40")]
+)
+def test_the_page_says_why_a_phase_ended(tmp_path, pilot, said):
+    with Run.create_or_open(tmp_path / "run", RECIPE) as run:
+        write_series(run, "sft_tool_only", 40, {"pilot/sampled": lambda t: pilot})
+        assert f"Phase tool_only {said}" in Page(report_html(run)).text
+
+
+@pytest.mark.parametrize(("steps", "shown"), [(19, False), (20, True)])
+def test_a_figure_has_the_means_of_its_ends_and_none_of_single_steps(run, steps, shown):
+    write_series(run, "rl", steps, {"accuracy": lambda t: 100.0 + round(t * steps)})
+    assert ("100 → 118" in Page(report_html(run)).text) is shown  # 100.5 and 118.5
+
+
+def test_an_attempt_that_only_luck_made_right_is_not_shown_as_a_recovery(run):
+    write_exam(run, "eval_after", "after", problems=8, tool=0.0)
+    text = Page(report_html(run)).text
+    assert "Recovered from an error: no example. Of 40 attempts, 0 had a call that failed." in text
+
+
 def test_the_two_halves_of_an_exam_are_reported_apart(run):
     for name, tool in (("before", 0.3), ("after", 0.9)):
         write_exam(run, f"eval_{name}", name, problems=24, tool=tool, new_wordings=True)

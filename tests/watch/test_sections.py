@@ -10,7 +10,7 @@ from forethought.learning.losses.catalogue import objective
 from forethought.learning.losses.settings import LossSettings
 from forethought.learning.metrics import summarise, summarise_lessons
 from forethought.learning.rewards import RewardSettings
-from forethought.watch.sections import CURVES
+from forethought.watch.sections import CURVES, tenths
 from learning.rows import crew_of, learner_of, random_rows
 from tiny import local_model
 from watch.synthetic_run import groups
@@ -27,3 +27,8 @@ def test_every_curve_of_practice_is_a_series_that_a_round_logs():
     logged |= summarise(attempts)
     logged |= summarise_lessons(score(attempts, RewardSettings(), AdvantageSettings()))
     assert [name for name, _ in CURVES["rl"] if name not in logged] == []
+
+
+def test_the_ends_of_a_series_are_means_and_one_value_is_none():
+    assert tenths([float(step) for step in range(40)]) == (1.5, 37.5)
+    assert tenths([0.0] * 19) is None

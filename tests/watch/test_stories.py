@@ -44,11 +44,16 @@ def sit(run, name, attempts):
     journal.put(f"exam/{name}", result.model_dump(mode="json"))
 
 
-def told(run):
-    """The stories of a run as its report tells them."""
+def read(run):
+    """What a run's report gives to read."""
     exams = read_exams(run)
     start, last = starting_exam(exams), exams[-1] if exams else None
     return stories(run, read_attempts(run, start), read_attempts(run, last))
+
+
+def told(run):
+    """The stories of a run as its report tells them."""
+    return read(run).stories
 
 
 def test_improvement_pairs_a_wrong_attempt_with_a_right_one_at_the_same_problem(run):
@@ -81,7 +86,23 @@ def test_a_run_that_got_worse_everywhere_tells_of_no_improvement(run):
     assert [story.title for story in told(run)] == ["Still wrong"]
 
 
-def test_recovery_is_a_failed_call_then_one_that_went_well_then_the_right_answer(run):
+def test_an_answer_that_a_program_printed_is_told_before_one_that_may_be_luck(run):
+    sit(run, "before", {0: ([said("2")], WRONG), 1: ([said("2")], WRONG)})
+    luck = [called("print(7)", "7"), said("1")]
+    sit(run, "after", {0: (luck, RIGHT), 1: ([called("print(1)", "1"), said("1")], RIGHT)})
+    [improved] = told(run)
+    assert improved.domain == problem(1).domain
+    assert "what a program of its own printed" in improved.remark
+
+
+def test_an_answer_that_no_program_printed_is_said_to_be_luck_perhaps(run):
+    sit(run, "before", {0: ([said("2")], WRONG)})
+    sit(run, "after", {0: ([called("print(7)", "7"), said("1")], RIGHT)})
+    [improved] = told(run)
+    assert "may be luck" in improved.remark
+
+
+def test_recovery_is_a_failed_call_then_a_changed_one_that_printed_the_right_answer(run):
     bad, good = called("print(x)", "NameError", ToolStatus.MODEL_ERROR), called("print(1)", "1")
     sit(
         run,
@@ -97,12 +118,37 @@ def test_recovery_is_a_failed_call_then_one_that_went_well_then_the_right_answer
     assert recovered.domain == problem(2).domain
     assert failed.domain == problem(1).domain
     assert [line.status for line in recovered.sides[0].lines] == ["", "model_error", "", "ok", ""]
+    assert read(run).no_recovery == ""
+
+
+def test_a_right_answer_by_luck_is_no_recovery_and_the_report_says_so(run):
+    bad, other = called("print(x)", "NameError", ToolStatus.MODEL_ERROR), called("print(7)", "7")
+    sit(run, "after", {0: ([bad, other, said("1")], RIGHT), 1: ([said("1")], RIGHT)})
+    assert told(run) == ()
+    assert "no example. Of 2 attempts, 1 had a call that failed; in none" in read(run).no_recovery
+
+
+def test_without_a_failed_call_there_is_nothing_to_recover_from(run):
+    sit(run, "after", {0: ([said("1")], RIGHT)})
+    assert "Of 1 attempts, 0 had a call that failed." in read(run).no_recovery
+
+
+def test_a_run_that_attempted_nothing_does_not_speak_of_recoveries(run):
+    assert read(run).no_recovery == ""
+
+
+def test_still_wrong_is_the_problem_that_is_solved_least(run):
+    good, bad = ([said("1")], RIGHT), ([said("2")], WRONG)
+    sit(run, "after", {0: [good, good, bad], 1: [good, bad, bad]})
+    [failed] = told(run)
+    assert failed.domain == problem(1).domain
+    assert "33.3 % were right" in failed.remark
 
 
 def test_attempts_not_measured_are_never_told(run):
     broken = Verdict.not_measured("the sandbox died")
     sit(run, "after", {0: ([said("?")], broken), 1: ([said("1")], RIGHT)})
-    assert told(run) == []
+    assert told(run) == ()
 
 
 def test_a_run_without_exams_tells_of_its_latest_practice(run):

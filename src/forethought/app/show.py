@@ -1,12 +1,14 @@
 """What a person sees while a stage runs: plain sentences, and a bar for long work.
 
-On a terminal the bar moves; elsewhere (a log file, CI) a line is printed now and then instead.
+On a terminal the bar moves; elsewhere (a log file, CI) a line is printed now and then instead, and
+one when the work is over.
 """
 
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from textwrap import fill
 
 from rich.console import Console
 from rich.progress import (
@@ -25,47 +27,54 @@ LINE_EVERY = 15.0
 
 @dataclass(slots=True, eq=False)
 class Bar:
-    """One bar. `advance` by work done; `note` what is worth seeing beside it."""
+    """One bar. `advance` by work done, `note` first what is worth seeing beside it."""
 
     console: Console
     what: str
     total: int
     progress: Progress | None
     task: TaskID | None
+    line_every: float
     done: int = 0
     noted: str = ""
     _last: float = field(default_factory=time.monotonic)
+    _told: int = -1
 
     def advance(self, count: int = 1) -> None:
         """So much more is done."""
         self.done += count
-        self._draw()
-
-    def note(self, text: str) -> None:
-        """Show `text` beside the bar."""
-        self.noted = text
-        self._draw()
-
-    def _draw(self) -> None:
         if self.progress is not None and self.task is not None:
             self.progress.update(self.task, completed=self.done, note=self.noted)
-        elif time.monotonic() - self._last > LINE_EVERY:
-            self._last = time.monotonic()
-            self.console.print(
-                f"  {self.what}: {self.done}/{self.total}  {self.noted}", style="dim", markup=False
-            )
+        elif time.monotonic() - self._last > self.line_every:
+            self._tell()
+
+    def note(self, text: str) -> None:
+        """Show `text` beside the bar from the next advance on."""
+        self.noted = text
+
+    def end(self) -> None:
+        """The work is over: a log ends with how much was done, however little time has passed."""
+        if self.progress is None and self._told != self.done:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._last, self._told = time.monotonic(), self.done
+        line = f"  {self.what}: {self.done}/{self.total}  {self.noted}".rstrip()
+        self.console.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """Where sentences and bars go."""
+    """Where sentences and bars go; `line_every` is in seconds, where there is no terminal."""
 
     console: Console
+    line_every: float = LINE_EVERY
 
     def stage(self, title: str, why: str) -> None:
         """A stage begins."""
         self.tell(f"\n{title}", style="bold")
-        self.console.print(f"  {why}", highlight=False, markup=False)
+        indent = 2 * " "
+        self.tell(fill(why, self.console.width, initial_indent=indent, subsequent_indent=indent))
 
     def say(self, text: str) -> None:
         """One sentence."""
@@ -83,7 +92,9 @@ class Show:
     def bar(self, what: str, total: int, done: int = 0) -> Generator[Bar]:
         """A bar for work of `total` parts, of which `done` were done before."""
         if not self.console.is_terminal:
-            yield Bar(self.console, what, total, None, None, done)
+            line = Bar(self.console, what, total, None, None, self.line_every, done)
+            yield line
+            line.end()
             return
         columns = (
             TextColumn("  {task.description}"),
@@ -96,4 +107,4 @@ class Show:
         )
         with Progress(*columns, console=self.console, refresh_per_second=4) as progress:
             task = progress.add_task(what, total=total, completed=done, note="")
-            yield Bar(self.console, what, total, progress, task, done)
+            yield Bar(self.console, what, total, progress, task, self.line_every, done)

@@ -1,6 +1,6 @@
-"""The exams of a run, and what they say beside each other: table, differences, parts."""
+"""The exams of a run, and what they say beside each other: differences, and parts."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from forethought.core.errors import RecipeError
@@ -14,7 +14,7 @@ _PREFIX = "exam/"
 BEFORE = "before"
 """The exam that training is compared with."""
 CONTROL = "tool_only"
-"""The exam of the checkpoint before tool-free demonstrations were mixed in."""
+"""The exam after a phase of this name: by custom the one before tool-free demonstrations."""
 _WORDINGS: dict[bool | None, str] = {False: "familiar wordings", True: "new wordings"}
 _PartOf = Callable[[ProblemResult], str | None]
 
@@ -31,23 +31,6 @@ class SatExam:
     def title(self) -> str:
         """The exam's name as a reader sees it."""
         return self.key.replace("_", " ")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """One figure of the table; `interval` is empty where none was computed."""
-
-    value: str
-    interval: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One measure over all exams."""
-
-    name: str
-    meaning: str
-    cells: tuple[Cell, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,14 +129,6 @@ def wordings(exams: Sequence[SatExam], new: Mapping[str, bool]) -> list[Part]:
     return _parts(exams, lambda problem: _WORDINGS.get(new.get(problem.id)))
 
 
-def table(exams: Sequence[SatExam]) -> list[Row]:
-    """The headline table: one row a measure, one cell an exam."""
-    return [
-        Row(name=name, meaning=meaning, cells=tuple(cell(exam.result) for exam in exams))
-        for name, meaning, cell in _MEASURES
-    ]
-
-
 def percent(value: float | None) -> str:
     """A share as a reader sees it.
 
@@ -215,47 +190,3 @@ def _part(exams: Sequence[SatExam], part_of: _PartOf, name: str) -> Part:
 
 def _accuracy(result: ExamResult) -> Estimate:
     return normal_interval([average(problem.n, problem.c) for problem in result.problems])
-
-
-def _estimate(read: Callable[[ExamResult], Estimate]) -> Callable[[ExamResult], Cell]:
-    def cell(result: ExamResult) -> Cell:
-        estimate = read(result)
-        return Cell(value=percent(estimate.value), interval=interval(estimate))
-
-    return cell
-
-
-def _share(read: Callable[[ExamResult], float | None]) -> Callable[[ExamResult], Cell]:
-    return lambda result: Cell(value=percent(read(result)))
-
-
-def _number(read: Callable[[ExamResult], float], shown: str) -> Callable[[ExamResult], Cell]:
-    return lambda result: Cell(value=format(read(result), shown))
-
-
-def _measures() -> Iterator[tuple[str, str, Callable[[ExamResult], Cell]]]:
-    yield "avg@k", "sampled attempts that are right", _estimate(lambda r: r.average)
-    yield "pass@k", "problems solved at least once in k attempts", _estimate(lambda r: r.coverage)
-    yield "maj@k", "problems whose commonest answer is right", _estimate(lambda r: r.majority)
-    yield "greedy", "right when the likeliest token is always taken", _estimate(lambda r: r.greedy)
-    yield "tool rate", "sampled attempts that call the tool", _share(lambda r: r.sampled_tools.rate)
-    yield "tool rate, greedy", "the same, greedily", _share(lambda r: r.greedy_tools.rate)
-    yield "calls", "calls an attempt", _number(lambda r: r.sampled_tools.calls, ".2f")
-    yield "tool success", "calls that went well", _share(lambda r: r.sampled_tools.success)
-    yield (
-        "right with the tool",
-        "of the attempts that called it",
-        _share(lambda r: r.sampled_tools.right_with_tool),
-    )
-    yield (
-        "right without it",
-        "of the attempts that did not",
-        _share(lambda r: r.sampled_tools.right_without_tool),
-    )
-    yield "entropy", "nats a sampled token", _number(lambda r: r.entropy, ".3f")
-    yield "tokens", "sampled tokens an attempt", _number(lambda r: r.tokens, ".0f")
-    yield "unfinished", "attempts that ran into a limit", _share(lambda r: r.unfinished)
-    yield "not measured", "attempts lost to infrastructure", _number(lambda r: r.not_measured, "d")
-
-
-_MEASURES = tuple(_measures())

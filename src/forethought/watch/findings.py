@@ -1,54 +1,44 @@
 """What a run may claim to have learnt, and what it may not: rules over exams' intervals.
 
-A gain is claimed only where the paired interval excludes zero. Everything here is a sentence for
-a reader who was not there.
+A gain is claimed only where the paired interval excludes zero; each comparison whose interval holds
+zero is said to show nothing.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterator, Mapping, Sequence
 
-from forethought.evaluation.results import Estimate, ExamResult
+from forethought.evaluation.comparison import What, solved
+from forethought.evaluation.results import ExamResult
+from forethought.watch import calling
 from forethought.watch.exams import (
     CONTROL,
     Difference,
+    Part,
     SatExam,
     compare,
     earlier_exam,
     percent,
     points,
-    signed,
     starting_exam,
 )
+from forethought.watch.finding import Finding, Kind
+from forethought.watch.phases import Phase, handicap
 from forethought.watch.sources import Sources
 
-
-class Kind(StrEnum):
-    """What a finding is worth."""
-
-    LEARNT = "learnt"
-    NOT_SHOWN = "not shown"
-    LOST = "lost"
-    CAUTION = "caution"
+_COMPARED: tuple[What, ...] = ("average", "greedy", "coverage")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One sentence about the run.
-
-    >>> Finding(kind=Kind.LEARNT, text="avg@8 rose.").kind.value
-    'learnt'
-    """
-
-    kind: Kind
-    text: str
-
-
-def findings(exams: Sequence[SatExam], split: Sources | None = None) -> list[Finding]:
+def findings(
+    exams: Sequence[SatExam],
+    split: Sources | None = None,
+    *,
+    phases: Sequence[Phase] = (),
+    parts: Mapping[str, Sequence[Part]] | None = None,
+) -> list[Finding]:
     """Every sentence that the exams support, in the order in which it matters.
 
     `split` says where the change between the exam before training and the last one comes from;
-    without it nothing is said of that.
+    `phases` are the recipe's; `parts` are the exam's by kind ("family", say). What is not given is
+    not spoken of.
     """
     if not exams:
         return [Finding(kind=Kind.NOT_SHOWN, text="No exam was sat, so nothing is known yet.")]
@@ -64,16 +54,21 @@ def findings(exams: Sequence[SatExam], split: Sources | None = None) -> list[Fin
         )
     else:
         found += _changes(start, last)
-        found += [] if split is None else _tool_story(start, last, split)
+        found += [] if split is None else calling.gain(start, last, split)
+        found.append(calling.when(start, last))
+    if (held_back := handicap(phases, exams)) is not None:
+        found.append(held_back)
     if control is not None:
-        found.append(_against_control(control, last))
+        found += _against_control(control, last)
+    for kind, of_kind in (parts or {}).items():
+        found += _unclear(kind, of_kind)
     if start is not None:
         found += _side_effects(start.result, last.result)
     return found + list(_cautions(last.result))
 
 
 def _changes(start: SatExam, last: SatExam) -> Iterator[Finding]:
-    for what in ("average", "greedy", "coverage"):
+    for what in _COMPARED:
         difference = compare(start, last, what)
         if difference.estimate is None:
             yield Finding(kind=Kind.CAUTION, text=f"{_name(difference)}: {difference.refusal}.")
@@ -91,55 +86,59 @@ def _changes(start: SatExam, last: SatExam) -> Iterator[Finding]:
 
 
 def _no_change(difference: Difference, size: str) -> str:
-    text = f"{_name(difference)} did not change measurably: {size}, an interval that holds zero."
+    text = (
+        f"{_name(difference)} did not change measurably against the exam "
+        f"“{difference.earlier.title}”: {size}, an interval that holds zero."
+    )
     if difference.what == "coverage":
-        return f"{text} No problem that was out of reach before is shown to be in reach now."
+        found = solved(difference.earlier.result, difference.later.result)
+        gained, lost = len(found.gained), len(found.lost)
+        return f"{text} Problems solved only after: {gained}; only before: {lost}."
     return text
 
 
-def _tool_story(start: SatExam, last: SatExam, split: Sources) -> Iterator[Finding]:
-    """Where a gain comes from; only a part whose interval excludes zero is said to be learnt."""
-    if compare(start, last, "average").sign <= 0:
-        return
-    first, second = start.result.sampled_tools, last.result.sampled_tools
-    mostly_reaching = split.reaching.value > split.total / 2
-    shown = split.with_tool.low > 0 or split.without_tool.low > 0
-    often = "more" if second.rate >= first.rate else "less"
-    yield Finding(
-        kind=Kind.LEARNT if shown and not mostly_reaching else Kind.CAUTION,
-        text=f"Of the {signed(split.total)} points of sampled accuracy, {_part(split.reaching)} "
-        f"come from reaching for the tool {often} often ({percent(first.rate)} → "
-        f"{percent(second.rate)}), {_part(split.with_tool)} from being right more often with it, "
-        f"and {_part(split.without_tool)} from being right more often without it.",
+def _against_control(control: SatExam, last: SatExam) -> Iterator[Finding]:
+    for what in _COMPARED:
+        difference = compare(control, last, what)
+        name = _name(difference)
+        if difference.estimate is None:
+            text = f"{name} against the tool-only control: {difference.refusal}."
+            yield Finding(kind=Kind.CAUTION, text=text)
+            continue
+        size = points(difference.estimate)
+        match difference.sign:
+            case 1:
+                text = f"{name} exceeds the tool-only control's by {size}."
+                yield Finding(kind=Kind.LEARNT, text=text)
+            case -1:
+                text = f"{name} falls short of the tool-only control's: {size}."
+                yield Finding(kind=Kind.LOST, text=text)
+            case _:
+                yield Finding(kind=Kind.NOT_SHOWN, text=_not_exceeded(difference, size))
+
+
+def _not_exceeded(difference: Difference, size: str) -> str:
+    text = (
+        f"{_name(difference)} is not shown to differ from the tool-only control's: {size}, an "
+        "interval that holds zero."
     )
-    if mostly_reaching and split.with_tool.low <= 0 <= split.with_tool.high:
-        earlier, later = percent(first.right_with_tool), percent(second.right_with_tool)
+    if difference.what == "average":
+        return (
+            f"{text} So this run does not show that practice adds more than reaching for the tool."
+        )
+    return text
+
+
+def _unclear(kind: str, parts: Sequence[Part]) -> Iterator[Finding]:
+    """The parts of one kind whose change may be none."""
+    compared = [part for part in parts if part.difference and part.difference.estimate]
+    unclear = [part.name for part in compared if part.difference and not part.difference.sign]
+    if unclear:
         yield Finding(
             kind=Kind.NOT_SHOWN,
-            text=f"Accuracy given the tool did not move measurably ({earlier} → {later}): the "
-            "gain is mostly reaching for the tool more often, not using it better.",
+            text=f"By {kind}, {len(unclear)} of {len(compared)} changes of sampled accuracy have "
+            f"an interval that holds zero: {', '.join(unclear)}.",
         )
-
-
-def _against_control(control: SatExam, last: SatExam) -> Finding:
-    difference = compare(control, last, "average")
-    if difference.estimate is None:
-        return Finding(kind=Kind.CAUTION, text=f"Tool-only control: {difference.refusal}.")
-    size = points(difference.estimate)
-    match difference.sign:
-        case 1:
-            text = f"The last model exceeds the tool-only control: {size} of {_name(difference)}."
-            return Finding(kind=Kind.LEARNT, text=text)
-        case -1:
-            text = f"The last model falls short of the tool-only control: {size} of"
-            return Finding(kind=Kind.LOST, text=f"{text} {_name(difference)}.")
-        case _:
-            return Finding(
-                kind=Kind.NOT_SHOWN,
-                text=f"The tool-only control is not exceeded: {size} of {_name(difference)}. A "
-                "model that was never shown answers without the tool does as well, so this run "
-                "does not show that practice adds more than reaching for the tool.",
-            )
 
 
 def _side_effects(before: ExamResult, after: ExamResult) -> Iterator[Finding]:
@@ -173,7 +172,3 @@ def _cautions(last: ExamResult) -> Iterator[Finding]:
 
 def _name(difference: Difference) -> str:
     return "Greedy accuracy" if difference.what == "greedy" else difference.measure
-
-
-def _part(estimate: Estimate) -> str:
-    return points(estimate).replace(" points", "")

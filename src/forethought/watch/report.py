@@ -12,8 +12,11 @@ from forethought.journal.files import written_beside
 from forethought.journal.run import Run
 from forethought.watch import exams as sat
 from forethought.watch.attempts import new_wordings, read_attempts
-from forethought.watch.findings import Kind, findings
+from forethought.watch.finding import Kind
+from forethought.watch.findings import findings
+from forethought.watch.measures import methods, table
 from forethought.watch.pages import render
+from forethought.watch.phases import read_phases
 from forethought.watch.sections import chapters, deeds, difficulty, other_series
 from forethought.watch.sources import sources
 from forethought.watch.stories import stories
@@ -38,8 +41,14 @@ def report_html(run: Run, *, next_commands: Sequence[tuple[str, str]] = ()) -> s
     exams = sat.read_exams(run)
     start, last = sat.starting_exam(exams), exams[-1] if exams else None
     before, after = read_attempts(run, start), read_attempts(run, last)
-    found = findings(exams, sources(before.sampled, after.sampled))
-    done = deeds(run)
+    families, wordings = sat.families(exams), sat.wordings(exams, new_wordings(after))
+    found = findings(
+        exams,
+        sources(before.sampled, after.sampled),
+        phases=read_phases(run.recipe),
+        parts={"family": families, "wording": wordings},
+    )
+    done, rows = deeds(run), table(exams)
     page = render(
         "template.html",
         name=name,
@@ -49,17 +58,17 @@ def report_html(run: Run, *, next_commands: Sequence[tuple[str, str]] = ()) -> s
         exams=exams,
         last=last,
         start=start,
-        control=sat.earlier_exam(exams, sat.CONTROL),
-        table=sat.table(exams),
+        table=rows,
+        methods=methods(rows),
         differences=sat.differences(exams),
-        families=sat.families(exams),
-        wordings=sat.wordings(exams, new_wordings(after)),
+        families=families,
+        wordings=wordings,
         learnt=[one.text for one in found if one.kind is Kind.LEARNT],
         others=[one for one in found if one.kind is not Kind.LEARNT],
         chapters=chapters(run),
         other_series=other_series(run),
         difficulty=difficulty(run),
-        stories=stories(run, before, after),
+        reading=stories(run, before, after),
         next_commands=next_commands or (again,),
     )
     # A lone surrogate (from a broken name, say) is no reason to have no report.

@@ -3,18 +3,21 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from markupsafe import Markup
 
+from forethought.journal.reading import StageSummary
 from forethought.journal.run import Run
+from forethought.watch.phases import Phase, ending, read_phases
 from forethought.watch.plots import curve, histogram
 
 _SECONDS = "seconds/"
 _DEEDS = {
     "collect": "was given demonstrations, recorded with the real tool",
     "sft": "learnt to imitate demonstrations",
-    "measure": "found out which problems are neither too easy nor too hard",
+    "measure": "tried problems, to practise on those that it solves sometimes",
     "rl": "practised on problems and was rewarded for right answers",
     "eval": "sat an exam",
 }
@@ -42,7 +45,10 @@ CURVES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deed:
-    """One stage in words; `duration` is its wall-clock time, pauses included."""
+    """One stage in words; `duration` is its wall-clock time, pauses included.
+
+    `ending` says why a phase of imitation with a target ended when it did.
+    """
 
     name: str
     words: str
@@ -50,6 +56,7 @@ class Deed:
     finished: bool
     duration: float | None
     seconds: tuple[tuple[str, float], ...]
+    ending: str
 
     @property
     def total(self) -> float:
@@ -59,14 +66,17 @@ class Deed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """One series with its figure and the numbers that a figure does not say."""
+    """One series with its figure, and its means: over all, the first and the last tenth.
+
+    One value is mostly noise; where a tenth would be one (`ends` is None), none is singled out.
+    """
 
     stage: str
     metric: str
     title: str
     steps: int
-    first: float
-    last: float
+    mean: float
+    ends: tuple[float, float] | None
     figure: Markup | None
 
 
@@ -92,6 +102,7 @@ class Difficulty:
 
 def deeds(run: Run) -> list[Deed]:
     """Every stage of the run, with where its time went (longest first)."""
+    phases = {phase.stage: phase for phase in read_phases(run.recipe)}
     return [
         Deed(
             name=stage.name,
@@ -100,6 +111,7 @@ def deeds(run: Run) -> list[Deed]:
             finished=stage.finished,
             duration=None if stage.ended_at is None else stage.ended_at - stage.begun_at,
             seconds=_seconds(run, stage.name),
+            ending=_ending(run, stage, phases.get(stage.name)),
         )
         for stage in run.stages()
     ]
@@ -150,6 +162,16 @@ def difficulty(run: Run) -> Difficulty | None:
     )
 
 
+def tenths(values: Sequence[float]) -> tuple[float, float] | None:
+    """The means of the first and of the last tenth; None of fewer than twenty values.
+
+    >>> tenths([1.0, 3.0, *[9.0] * 16, 5.0, 7.0])
+    (2.0, 6.0)
+    """
+    count = len(values) // 10
+    return (fmean(values[:count]), fmean(values[-count:])) if count > 1 else None
+
+
 def _kind(stage: str) -> str:
     """What a stage does: a stage in parts is called `sft_first`, `eval_before` and so on."""
     return stage.partition("_")[0]
@@ -157,17 +179,24 @@ def _kind(stage: str) -> str:
 
 def _curve(run: Run, stage: str, metric: str, title: str) -> Curve | None:
     series: Sequence[tuple[int, float]] = run.series(stage, metric)
-    if not any(math.isfinite(value) for _, value in series):
+    finite = [value for _, value in series if math.isfinite(value)]
+    if not finite:
         return None
     return Curve(
         stage=stage,
         metric=metric,
         title=title,
         steps=len(series),
-        first=series[0][1],
-        last=series[-1][1],
+        mean=fmean(finite),
+        ends=tenths(finite),
         figure=curve(series) if title else None,
     )
+
+
+def _ending(run: Run, stage: StageSummary, phase: Phase | None) -> str:
+    if phase is None or not stage.finished:
+        return ""
+    return ending(phase, stage.steps, run.series(stage.name, "pilot/sampled"))
 
 
 def _seconds(run: Run, stage: str) -> tuple[tuple[str, float], ...]:

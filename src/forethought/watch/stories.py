@@ -5,11 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from forethought.core.messages import Assistant, Message, ToolCall, ToolReply, ToolStatus
+from forethought.core.messages import Assistant, Message, ToolCall, ToolReply
 from forethought.core.trajectory import Episode, Stop, Trajectory
 from forethought.core.verdict import Outcome
 from forethought.journal.run import Run
 from forethought.watch.attempts import Attempts
+from forethought.watch.evidence import FAILED, read_off, recovered, statuses
 from forethought.watch.exams import percent
 
 _SHOWN = 3000
@@ -69,15 +70,27 @@ class Story:
     sides: tuple[Side, ...]
 
 
-def stories(run: Run, before: Attempts, after: Attempts) -> list[Story]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The attempts to read; `no_recovery` says why none of them recovered, if none did."""
+
+    stories: tuple[Story, ...]
+    no_recovery: str
+
+
+def stories(run: Run, before: Attempts, after: Attempts) -> Reading:
     """At most three attempts to read; fewer where there are none of a kind.
 
     `after` holds the last exam's attempts, `before` those that it is compared with. Without
     any, the run's latest practice is told.
     """
     latest = after.episodes or _practice(run)
-    told = [_improvement(before, after), _recovery(latest), _failure(latest)]
-    return [story for story in told if story is not None]
+    recovery = next((episode for episode in latest if recovered(episode)), None)
+    told = [_improvement(before, after), _recovery(recovery), _failure(latest, after)]
+    return Reading(
+        stories=tuple(story for story in told if story is not None),
+        no_recovery=_no_recovery(latest) if latest and recovery is None else "",
+    )
 
 
 def _practice(run: Run) -> list[Episode]:
@@ -104,13 +117,18 @@ def _improvement(before: Attempts, after: Attempts) -> Story | None:
     pairs = [(wrong[e.problem.id], e) for e in after.episodes if e.right and e.problem.id in wrong]
     if not pairs:
         return None
-    # An attempt with a call that went well shows most of what there is to learn.
-    old, new = min(pairs, key=lambda pair: (not _statuses(pair[1]), bool(_statuses(pair[0]))))
+    # An answer that a program printed shows most of what there is to learn; luck shows nothing.
+    old, new = min(pairs, key=lambda pair: (not read_off(pair[1]), bool(statuses(pair[0]))))
     earlier, later = percent(was[old.problem.id]), percent(now[new.problem.id])
+    source = (
+        "The answer afterwards is what a program of its own printed."
+        if read_off(new)
+        else "No program printed the answer given afterwards: it may be luck."
+    )
     return _story(
         "Wrong before, right after",
         "The same problem, attempted before and after training; of its sampled attempts, "
-        f"{earlier} were right before and {later} after.",
+        f"{earlier} were right before and {later} after. {source}",
         [("before", old), ("after", new)],
     )
 
@@ -124,26 +142,41 @@ def _pass_rates(attempts: Attempts) -> dict[str, float]:
     }
 
 
-def _recovery(episodes: Iterable[Episode]) -> Story | None:
-    for episode in episodes:
-        statuses = _statuses(episode)
-        failed = [place for place, status in enumerate(statuses) if status is not ToolStatus.OK]
-        if episode.right and failed and ToolStatus.OK in statuses[failed[0] :]:
-            remark = "A call failed, the model read why, and went on to the right answer."
-            return _story("Recovered from an error", remark, [("", episode)])
-    return None
+def _recovery(episode: Episode | None) -> Story | None:
+    if episode is None:
+        return None
+    remark = (
+        "A call failed; a changed one went well, and what it printed is the right answer given."
+    )
+    return _story("Recovered from an error", remark, [("", episode)])
 
 
-def _failure(episodes: Iterable[Episode]) -> Story | None:
+def _no_recovery(episodes: Sequence[Episode]) -> str:
+    """Why none of the attempts is told as a recovery."""
+    failed = sum(not FAILED.isdisjoint(statuses(episode)) for episode in episodes)
+    text = f"Recovered from an error: no example. Of {len(episodes)} attempts, {failed} had a call"
+    if not failed:
+        return f"{text} that failed."
+    return (
+        f"{text} that failed; in none of them did a changed call then print the right answer that "
+        "was given."
+    )
+
+
+def _failure(episodes: Iterable[Episode], after: Attempts) -> Story | None:
+    """A wrong attempt, at the problem that is solved least; best one that called."""
     wrong = [episode for episode in episodes if episode.measured and not episode.right]
     if not wrong:
         return None
-    chosen = min(wrong, key=lambda episode: not _statuses(episode))
-    return _story("Still wrong", "What the model does not manage yet.", [("", chosen)])
-
-
-def _statuses(episode: Episode) -> list[ToolStatus]:
-    return [reply.status for told in episode.trajectories for reply in told.replies]
+    rates = _pass_rates(after)
+    chosen = min(wrong, key=lambda one: (rates.get(one.problem.id, 0.0), not statuses(one)))
+    rate = rates.get(chosen.problem.id)
+    remark = (
+        "A wrong attempt."
+        if rate is None
+        else f"A wrong attempt; of the sampled attempts at its problem, {percent(rate)} were right."
+    )
+    return _story("Still wrong", remark, [("", chosen)])
 
 
 def _story(title: str, remark: str, attempts: Sequence[tuple[str, Episode]]) -> Story:

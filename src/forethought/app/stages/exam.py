@@ -10,6 +10,7 @@ from forethought.agents.protocol import Solver
 from forethought.agents.tool_agent import ToolAgent
 from forethought.app.context import RL, SFT, Context, phase_stage
 from forethought.app.problems import held_out
+from forethought.app.program import spoken
 from forethought.app.recipe import Recipe
 from forethought.evaluation.exam import Exam
 from forethought.evaluation.results import ExamResult
@@ -29,7 +30,7 @@ Speaker = Callable[[SamplingSettings], Solver]
 
 async def sit_exam(context: Context, name: str, trained_by: str) -> ExamResult:
     """Let the model that stage `trained_by` ended with sit the exam called `name`."""
-    context.finished(trained_by, "forethought quickstart, or the stages before this one")
+    context.finished(trained_by, spoken("rl" if trained_by == "rl" else "sft", "RECIPE"))
     after = [phase_stage(phase) for phase in context.recipe.sft.phases]
     phases = after.index(trained_by) + 1 if trained_by in after else None
     sections = (*(RL if phases is None else SFT), "eval")

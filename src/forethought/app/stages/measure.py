@@ -5,6 +5,7 @@ from collections import Counter
 from forethought.agents.groups import attempt_groups, refuse_unmeasured
 from forethought.agents.protocol import Solver
 from forethought.app.context import MEASURE, MOST_UNMEASURED, Context, accuracy, phase_stage
+from forethought.app.program import spoken
 from forethought.curation.difficulty import Difficulty, Label, select
 from forethought.journal.stage import Stage
 from forethought.tasks.graders import BoxedGrader
@@ -16,7 +17,7 @@ PROBLEMS_A_STEP = 64
 async def measure(context: Context) -> None:
     """Attempt every candidate several times; keep those that are solved sometimes."""
     recipe, show = context.recipe, context.show
-    context.finished(phase_stage(context.last_phase), "forethought sft RECIPE")
+    context.finished(phase_stage(context.last_phase), spoken("sft", "RECIPE"))
     show.stage(
         "Measure",
         f"Each candidate problem is attempted {recipe.measure.attempts} times. What is always or "

@@ -1,6 +1,7 @@
 """Stage 4: reinforcement learning on the problems that the model solves sometimes."""
 
 from forethought.app.context import RL, Context, phase_stage
+from forethought.app.program import spoken
 from forethought.app.refusals import refuse_biased_sampling
 from forethought.app.sampling import effective_sampling
 from forethought.core.randomness import derive_seed
@@ -17,7 +18,7 @@ SHOWN = {"accuracy": "accuracy", "tool/rate": "tool rate", "entropy": "entropy"}
 async def rl(context: Context) -> None:
     """Improve the model that SFT ended with."""
     recipe, show = context.recipe, context.show
-    context.finished("measure", "forethought measure RECIPE")
+    context.finished("measure", spoken("measure", "RECIPE"))
     refuse_biased_sampling(recipe.sampling)
     show.stage(
         "RL",

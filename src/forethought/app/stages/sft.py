@@ -1,24 +1,26 @@
 """Stage 2: imitate the recorded trajectories, phase after phase."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
 
 from forethought.agents.groups import attempt_groups, refuse_unmeasured
 from forethought.agents.protocol import Solver
-from forethought.app.context import MOST_UNMEASURED, SFT, Context, phase_stage
-from forethought.app.engine import available_memory, refuse_unbuildable
+from forethought.app.context import CHOSEN, MOST_UNMEASURED, SFT, Context, phase_stage
+from forethought.app.engine import Engine, available_memory, refuse_unbuildable
+from forethought.app.program import spoken
 from forethought.app.refusals import trainable
 from forethought.app.sampling import left_aside
 from forethought.core.errors import RecipeError
 from forethought.core.randomness import derive_seed
 from forethought.core.trajectory import Trajectory
 from forethought.journal.stage import Stage
-from forethought.learning.demonstrations import Demonstrations, render
+from forethought.learning.demonstrations import Demonstrations, render, set_apart
+from forethought.learning.held_out import HELD_OUT_LOSS, HeldOut, best_first
 from forethought.learning.metrics import summarise
 from forethought.learning.settings import PhaseSettings
-from forethought.learning.sft import Pilot, SFTPlan, train_phase
+from forethought.learning.sft import HeldOutPlan, Pilot, SFTPlan, train_phase
 from forethought.policy.local.gguf import convert_gguf
 from forethought.policy.local.models import (
     LocalModel,
@@ -31,31 +33,37 @@ from forethought.policy.local.settings import FreshModel, GGUFModel
 from forethought.policy.small_tokenizer import train_tokenizer
 from forethought.tasks.graders import BoxedGrader
 from forethought.tools.python_tool import PythonTool, python_spec
+from forethought.watch.phases import ending, read_phase
 
-SHOWN = {"loss": "loss", "pilot/sampled": "pilot accuracy"}
+SHOWN = {"loss": "loss", HELD_OUT_LOSS: "held-out loss", "pilot/sampled": "pilot accuracy"}
 
 
 async def sft(context: Context) -> None:
     """Train through every phase; each ends with a checkpoint of its own."""
-    context.finished("collect", "forethought collect RECIPE")
+    context.finished("collect", spoken("collect", "RECIPE"))
     trainable(context.recipe.model)
     context.show.stage(
         "SFT",
         "The model imitates the recorded trajectories, and only their author's own words: never "
         "the question, what the tool printed, or a call that failed.",
     )
-    data: Demonstrations | None = None
+    data: tuple[Demonstrations, Demonstrations | None] | None = None
     for number, phase in enumerate(context.recipe.sft.phases):
         stage = context.begin(phase_stage(phase), SFT, phases=number + 1)
         if stage is None:
             continue
         model = _model(context, number)
         data = data or _demonstrations(context, model)
-        await _phase(context, phase, stage, model, data)
+        await _phase(context, phase, stage, model, *data)
 
 
 async def _phase(
-    context: Context, phase: PhaseSettings, stage: Stage, model: LocalModel, data: Demonstrations
+    context: Context,
+    phase: PhaseSettings,
+    stage: Stage,
+    model: LocalModel,
+    data: Demonstrations,
+    held_out: Demonstrations | None,
 ) -> None:
     recipe = context.recipe
     with context.engine(model) as engine:
@@ -67,6 +75,7 @@ async def _phase(
                 save_every=recipe.sft.save_every,
                 pilot_every=recipe.sft.pilot_every,
                 pilot=pilots(context, agent, phase),
+                held_out=held_out and _measuring(context, engine, held_out, phase),
             )
             section = f"sft.phases.{recipe.sft.phases.index(phase)}.optimizer"
             learner = engine.learner(phase.optimizer, phase.steps, section=section)
@@ -74,8 +83,37 @@ async def _phase(
                 await train_phase(
                     plan, data, learner, context.keeping(stage), context.watcher(bar, SHOWN)
                 )
+    best = best_first(stage.series(HELD_OUT_LOSS))
+    if recipe.sft.keep == "best" and best:
+        stage.put(CHOSEN, {"step": best[0]})
     stage.finish()
+    pilots_held = context.run.series(stage.name, "pilot/sampled")
+    if said := ending(read_phase(phase.model_dump()), stage.next_step, pilots_held):
+        context.show.say(said)
     context.show.say(f"phase {phase.name}: weights are in {context.trained(stage.name)}")
+
+
+def _measuring(
+    context: Context, engine: Engine, held_out: Demonstrations, phase: PhaseSettings
+) -> HeldOutPlan:
+    """How a phase measures what is held out: on rows of the kinds that it trains on.
+
+    Raises `RecipeError` when there is none.
+    """
+    rows = held_out.drawn_from(phase.tool_free)
+    settings, compute = context.recipe.sft, context.recipe.compute
+    if not rows:
+        raise RecipeError(
+            f"sft.held_out = {settings.held_out}: nothing that is held out is of a kind that "
+            f"phase {phase.name} trains on; raise it, or collect more"
+        )
+    measured = HeldOut.of(rows, engine.model.tokenizer, engine.crew, compute)
+    return HeldOutPlan(
+        measure=measured.measure,
+        every=settings.held_out_every,
+        keep_best=settings.best_kept,
+        say=context.show.say,
+    )
 
 
 def _model(context: Context, number: int) -> LocalModel:
@@ -117,16 +155,17 @@ def _recorded(context: Context) -> Iterator[Trajectory]:
                 yield from episode.trajectories
 
 
-def _demonstrations(context: Context, model: LocalModel) -> Demonstrations:
+def _demonstrations(
+    context: Context, model: LocalModel
+) -> tuple[Demonstrations, Demonstrations | None]:
+    """What is trained on, and what is held out if anything is."""
     settings = context.recipe.sft
-    data = render(
-        _recorded(context),
-        model.format,
-        [python_spec(context.recipe.tool)],
-        longest=settings.longest,
-        train_failed_calls=settings.train_failed_calls,
-        thinking=context.recipe.sampling.thinking,
-    )
+    training, held_out = _recorded(context), None
+    if settings.held_out:
+        seed = derive_seed(context.recipe.seed, "sft", "held_out")
+        training, apart = set_apart(training, settings.held_out, seed)
+        held_out = _rendered(context, model, apart)
+    data = _rendered(context, model, training)
     if any(phase.tool_free for phase in settings.phases) and not data.tool_free:
         raise RecipeError(
             "sft: a phase has tool_free > 0, but no trajectory without a call was collected; "
@@ -136,7 +175,24 @@ def _demonstrations(context: Context, model: LocalModel) -> Demonstrations:
         f"{len(data.with_calls)} trajectories with calls, {len(data.tool_free)} without, "
         f"{data.too_long} left out as too long; {model.parameters / 1e6:.2f}M parameters"
     )
-    return data
+    if held_out is not None:
+        rows = len(held_out.with_calls) + len(held_out.tool_free)
+        context.show.say(f"{rows} more are held out and only measured")
+    return data, held_out
+
+
+def _rendered(
+    context: Context, model: LocalModel, trajectories: Iterable[Trajectory]
+) -> Demonstrations:
+    settings = context.recipe.sft
+    return render(
+        trajectories,
+        model.format,
+        [python_spec(context.recipe.tool)],
+        longest=settings.longest,
+        train_failed_calls=settings.train_failed_calls,
+        thinking=context.recipe.sampling.thinking,
+    )
 
 
 def pilots(context: Context, solver: Solver, phase: PhaseSettings) -> Pilot:
