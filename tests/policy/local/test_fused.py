@@ -85,6 +85,41 @@ def test_shared_memory_keeps_matrices_together():
     assert all(weight.is_shared() for weight in model.parameters())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.no_grad()
+def test_large_matrices_are_read_in_another_order_with_the_same_product(family, dtype):
+    model = network(family, hidden_size=264, intermediate_size=520, spread=0.1)
+    fuse(model)
+    read = FusedWeights(model, dtype)
+    matrix = read.layers[1].gate_up
+    assert matrix.packed is not None
+    assert FusedWeights(network(family), dtype).layers[1].gate_up.packed is None
+    for rows in (1, 5, 64):
+        inputs = torch.randn(rows, 264, generator=torch.Generator().manual_seed(rows))
+        found = matrix(inputs)
+        expected = inputs.to(dtype) @ matrix.weight_OE.t()
+        expected = expected if matrix.bias_O is None else expected + matrix.bias_O
+        assert found.dtype is dtype
+        wide = (inputs.double() @ matrix.weight_OE.double().t()).abs().max()
+        limit = 1e-6 if dtype is torch.float32 else 1e-2
+        torch.testing.assert_close(found / wide, expected / wide, rtol=0, atol=limit)
+
+
+@torch.no_grad()
+def test_what_lies_in_another_order_is_given_back_and_made_again_of_the_weights_as_they_are():
+    model = network(hidden_size=264, intermediate_size=520)
+    read = FusedWeights(model, torch.float32)
+    before = read.layers[0].gate_up(torch.ones(1, 264))
+    read.release()
+    assert not read.layers
+    model.model.layers[0].mlp.up_proj.weight.mul_(2.0)
+    read.refresh()
+    after = read.layers[0].gate_up(torch.ones(1, 264))
+    torch.testing.assert_close(after[:, :520], before[:, :520])
+    torch.testing.assert_close(after[:, 520:], 2 * before[:, 520:])
+
+
 def test_copies_in_another_number_type_are_made_again_when_asked():
     model = network()
     read = FusedWeights(model, torch.bfloat16)

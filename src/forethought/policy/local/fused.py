@@ -5,6 +5,10 @@ moves the model's own parameters into such matrices, as views: what the optimise
 what sampling reads, and nothing is held twice. Where that cannot be (adapters, another number
 type) copies are kept, and `FusedWeights.refresh` makes them again.
 
+A processor multiplies a few rows with a large matrix much faster when the matrix lies in the order
+in which it is read (measured with SmolLM2: 1.5 to 2 times at 8 to 64 rows). Such copies are kept
+while sampling goes on, and `FusedWeights.release` gives them back.
+
 Shapes: E width, O outputs, D head size.
 """
 
@@ -19,17 +23,29 @@ from torch import Tensor, nn
 JOINED = (("self_attn", ("q_proj", "k_proj", "v_proj")), ("mlp", ("gate_proj", "up_proj")))
 """Which modules of a layer are read as one."""
 
+PACKED_FROM = 2**17
+"""Numbers in a matrix from which on it is copied in the order of reading: caches hold smaller ones,
+which gain nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """A linear map: weight [O, E], and a bias [O] where there is one."""
+    """A linear map: weight [O, E], and a bias [O] where there is one.
+
+    `packed` is the weight once more, in the order of reading, where that pays.
+    """
 
     weight_OE: Tensor
     bias_O: Tensor | None
+    packed: Tensor | None = None
 
     def __call__(self, inputs_E: Tensor) -> Tensor:
         """Outputs [..., O] of inputs [..., E], in the weight's number type."""
-        return F.linear(inputs_E.to(self.weight_OE.dtype), self.weight_OE, self.bias_O)
+        inputs_E = inputs_E.to(self.weight_OE.dtype)
+        if self.packed is None:
+            return F.linear(inputs_E, self.weight_OE, self.bias_O)
+        plain: tuple[str, list[float], str] = ("none", [], "")  # nothing on top of the product
+        return torch.ops.mkldnn._linear_pointwise(inputs_E, self.packed, self.bias_O, *plain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +75,8 @@ class FusedLayer:
 
 
 class FusedWeights:
-    """What a sampler reads of one model; `refresh` after its weights have changed."""
+    """What a sampler reads of one model; `refresh` after its weights have changed or after
+    `release`."""
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         """Read a (possibly adapted) causal language model of a family that `Decoder` knows."""
@@ -81,6 +98,11 @@ class FusedWeights:
         self.norm = _norm(whole.model.norm)
         self.head = self._matrix([whole.lm_head])
 
+    def release(self) -> None:
+        """Give back what was copied. Nothing can be read until the next `refresh`."""
+        self.layers = []
+        del self.head
+
     def _layer(self, layer: Any) -> FusedLayer:
         attention, feed = layer.self_attn, layer.mlp
         return FusedLayer(
@@ -95,10 +117,11 @@ class FusedWeights:
 
     def _matrix(self, modules: Sequence[Any]) -> Matrix:
         biases = [module.bias.detach() for module in modules if module.bias is not None]
-        weight_OE = _joined([_effective(module) for module in modules])
+        weight_OE = _joined([_effective(module) for module in modules]).to(self._dtype)
         return Matrix(
-            weight_OE=weight_OE.to(self._dtype),
+            weight_OE=weight_OE,
             bias_O=_joined(biases).to(self._dtype) if biases else None,
+            packed=_packed(weight_OE),
         )
 
     def _head_norm(self, attention: Any) -> Norm | None:
@@ -160,6 +183,21 @@ def _joined(tensors: Sequence[Tensor]) -> Tensor:
         return torch.cat(list(tensors))
     shape = (sum(len(tensor) for tensor in tensors), *first.shape[1:])
     return first.as_strided(shape, first.stride())
+
+
+def _packed(weight_OE: Tensor) -> Tensor | None:
+    """The weight in the order in which this machine reads it; None where that does not pay.
+
+    The copy is of oneDNN's making, by the operators that compiled models use.
+    """
+    if (
+        weight_OE.device.type != "cpu"
+        or weight_OE.dtype not in (torch.float32, torch.bfloat16)
+        or weight_OE.numel() < PACKED_FROM
+        or not torch.backends.mkldnn.is_available()
+    ):
+        return None
+    return torch.ops.mkldnn._reorder_linear_weight(weight_OE.contiguous())
 
 
 def _effective(module: Any) -> Tensor:

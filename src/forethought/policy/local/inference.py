@@ -41,7 +41,7 @@ class Inference:
 
     def nothing_read(self) -> Tensor:
         """States [Y, 2, K, 0, D] of an empty prefix."""
-        shape = (len(self.weights.layers), 2, self._key_heads, 0, self._size)
+        shape = (len(self._decoder.blocks), 2, self._key_heads, 0, self._size)
         return torch.zeros(shape, dtype=self._dtype, device=self.device)
 
     @torch.inference_mode()

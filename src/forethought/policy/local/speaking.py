@@ -57,6 +57,7 @@ def take_turns(replica: Replica, payload: Any, port: Port) -> None:
                 case Over():
                     speech.batch.forget(message.seat)
                 case Stop():
+                    replica.inference.weights.release()
                     return
                 case _:
                     raise TypeError(f"a sampling job was told {message!r}")
