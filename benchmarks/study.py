@@ -9,7 +9,6 @@ and the same exam. Writes `table.md` into the folder. Runs that exist are gone o
 
 import argparse
 import asyncio
-import shutil
 import sys
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -22,6 +21,7 @@ from forethought.app.recipe import Recipe, read_recipe
 from forethought.app.show import Show
 from forethought.app.stages.exam import sit_exam
 from forethought.app.stages.sft import sft
+from forethought.app.study.running import copy_whole
 from forethought.core.errors import ForethoughtError
 from forethought.evaluation.comparison import paired_difference
 from forethought.evaluation.results import ExamResult
@@ -58,14 +58,6 @@ async def control(recipe: Recipe, path: Path, console: Console) -> None:
         context = Context(recipe, run, Show(console))
         await sft(context)
         await sit_exam(context, "further", phase_stage(recipe.sft.phases[-1]))
-
-
-def copy_whole(run: Path, copy: Path) -> None:
-    """Copy a run beside and rename it: a copy that was interrupted is not taken for one."""
-    beside = copy.with_name(f".{copy.name}.partial")
-    shutil.rmtree(beside, ignore_errors=True)
-    shutil.copytree(run, beside)
-    beside.rename(copy)
 
 
 def exam(run: Run, name: str) -> ExamResult:

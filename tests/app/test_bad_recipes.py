@@ -79,7 +79,7 @@ UNREADABLE = {
     "a probability above 1": (["--eval.top_p=1.5"], r"eval\.top_p = 1\.5: .*less than or equal to"),
     "an unknown choice": (
         ["--rl.reward.variant=best"],
-        r"rl\.reward\.variant = 'best': .*'gated', 'paper', 'released' or 'outcome'",
+        r"rl\.reward\.variant = 'best': .*'gated', 'paper', 'released', 'outcome' or 'search'",
     ),
     "an unknown variant": (
         ["--model.type=giant"],

@@ -89,6 +89,24 @@ def test_a_run_killed_in_a_stage_ends_as_if_undisturbed(recipe, tmp_path, undist
     assert outcome(folder) == undisturbed
 
 
+@pytest.mark.parametrize(
+    "sign", ["sft_first/.*.partial", "sft_first/39", "sft_second/19", "rl/.*.partial", "rl/5"]
+)
+def test_a_run_killed_while_a_checkpoint_is_made_ends_as_if_undisturbed(
+    recipe, tmp_path, undisturbed, sign
+):
+    # In the middle of a save, or between a stage's last checkpoint and its end.
+    folder = tmp_path / "run"
+    words = ("quickstart", "--recipe", recipe, "--run", folder, *LONG)
+    process = start(*words, log=tmp_path / "log")
+    wait_until(lambda: any(folder.glob(f"checkpoints/{sign}")), process.is_alive)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert forethought(*words) == 0
+    assert outcome(folder) == undisturbed
+    assert not [*folder.glob("checkpoints/*/.*")]
+
+
 def test_workers_do_not_outlive_a_killed_run_and_it_resumes(recipe, tmp_path):
     words = ("quickstart", "--recipe", recipe, *LONG, "--compute.workers=2")
     alone = tmp_path / "alone"

@@ -53,9 +53,14 @@ PRACTICE = ("--problems={type='practice', families=['gcd', 'lcm', 'primes'], har
 PAIRS = ("--rl.group_size=2", "--rl.problems=8", "--rl.updates=1")  # often both alike
 MUON = ("--rl.optimizer.type=muon", "--rl.optimizer.muon_rate=0.02")
 COSINE = ("--rl.optimizer.schedule=cosine",)
+BY_TURN = ("--rl.credit.type=turn_rloo",)
+BY_STATE = ("--rl.credit.type=gigpo",)
 OVERLONG = ("--rl.reward.overlong_limit=40", "--rl.reward.overlong_buffer=30")
+PROCESS = ("--rl.reward.process.execution=0.3",)
 PENALTY = ("--rl.loss.kl_coefficient=0.5",)
+CISPO, SAPO, DPPO = ((f"--rl.loss.name={name}",) for name in ("cispo", "sapo", "dppo_tv"))
 LARGE = ("--sft.longest=3000", "--model.context=3000")
+HELD_OUT = ("--sft.held_out=0.2", "--sft.held_out_every=1")
 PHASE_COSINE = ("--sft.phases.0.optimizer.schedule=cosine",)
 
 ROWS = {
@@ -107,6 +112,11 @@ ROWS = {
     "sft.pilot_every": imitating("--sft.pilot_every=1"),
     "sft.pilot_problems": Row(("--sft.pilot_problems=30",), ("collect", "sft")),
     "sft.save_every": imitating("--sft.save_every=1"),
+    "sft.keep_last": imitating("--sft.keep_last=1", given=("--sft.save_every=1",)),
+    "sft.keep_best": imitating("--sft.keep_best=3", given=HELD_OUT),
+    "sft.keep": imitating("--sft.keep=best", given=(*HELD_OUT, "--sft.keep_best=1")),
+    "sft.held_out": imitating("--sft.held_out=0.4", given=HELD_OUT),
+    "sft.held_out_every": imitating("--sft.held_out_every=2", given=HELD_OUT),
     "measure.problems": Row(("--measure.problems=9",), ("collect", "sft", "measure")),
     "measure.attempts": Row(("--measure.attempts=3",), ("measure",)),
     "rl.steps": learning("--rl.steps=3"),
@@ -114,6 +124,7 @@ ROWS = {
     "rl.group_size": learning("--rl.group_size=3"),
     "rl.updates": learning("--rl.updates=1"),
     "rl.save_every": learning("--rl.save_every=1"),
+    "rl.keep_last": learning("--rl.keep_last=1", given=("--rl.save_every=1",)),
     "rl.uninformative": learning("--rl.uninformative=leave_out", given=PAIRS),
     "rl.optimizer.type": learning(*MUON),
     "rl.optimizer.rate": learning("--rl.optimizer.rate=1e-4"),
@@ -133,13 +144,29 @@ ROWS = {
     "rl.reward.overlong_limit": learning("--rl.reward.overlong_limit=30", given=OVERLONG),
     "rl.reward.overlong_factor": learning("--rl.reward.overlong_factor=0.5", given=OVERLONG),
     "rl.reward.length_basis": learning("--rl.reward.length_basis=all_tokens", given=OVERLONG),
+    "rl.reward.penalties.format": learning("--rl.reward.penalties.format=0.3"),
+    "rl.reward.process.execution": learning("--rl.reward.process.execution=0.1", given=PROCESS),
+    "rl.reward.process.most": learning("--rl.reward.process.most=0.05", given=PROCESS),
     "rl.advantage.kind": learning("--rl.advantage.kind=dr_grpo"),
     "rl.advantage.epsilon": learning("--rl.advantage.epsilon=0.5"),
     "rl.advantage.ddof": learning("--rl.advantage.ddof=0"),
+    "rl.advantage.k": learning("--rl.advantage.k=2", given=("--rl.advantage.kind=passk",)),
+    "rl.credit.type": learning(*BY_TURN),
+    "rl.credit.discount": learning("--rl.credit.discount=0.5", given=BY_TURN),
+    "rl.credit.baseline": learning("--rl.credit.baseline=all", given=BY_TURN),
+    "rl.credit.turn_weight": learning("--rl.credit.turn_weight=2.0", given=BY_STATE),
+    "rl.credit.episode_over": learning("--rl.credit.episode_over=attempts", given=BY_STATE),
+    "rl.selection.mask_void_turns": learning("--rl.selection.mask_void_turns=true"),
+    "rl.selection.keep": learning("--rl.selection.keep=4", given=("--rl.group_size=8",)),
     "rl.loss.name": learning("--rl.loss.name=grpo_scr"),
     "rl.loss.clip_low": learning("--rl.loss.clip_low=0.0"),
     "rl.loss.clip_high": learning("--rl.loss.clip_high=0.0"),
     "rl.loss.dual_clip": learning("--rl.loss.dual_clip=1.000001"),
+    "rl.loss.cispo_cap_abs": learning("--rl.loss.cispo_cap_abs=0.5", given=CISPO),
+    "rl.loss.tau_positive": learning("--rl.loss.tau_positive=0.5", given=SAPO),
+    "rl.loss.tau_negative": learning("--rl.loss.tau_negative=0.5", given=SAPO),
+    "rl.loss.drift_coefficient": learning("--rl.loss.drift_coefficient=9.0", given=DPPO),
+    "rl.loss.entropy_coefficient": learning("--rl.loss.entropy_coefficient=0.5"),
     "rl.loss.kl_coefficient": learning(*PENALTY),
     "rl.loss.kl_estimator": learning("--rl.loss.kl_estimator=k2", given=PENALTY),
     "rl.loss.aggregation": learning("--rl.loss.aggregation=token-sum"),
@@ -150,11 +177,11 @@ ROWS = {
 }
 """Keys whose change a run shows."""
 
-ENDPOINTS = ("model.openai", "collect.teacher")
+ENDPOINTS = ("model.openai", "collect.teacher", "rl.reward.judge.endpoint")
 
 
 def of_endpoints(*keys):
-    """The same keys of a model that is examined and of one that teaches."""
+    """The same keys of a model that is examined, of one that teaches and of one that judges."""
     return tuple(f"{place}.{key}" for place in ENDPOINTS for key in keys)
 
 
@@ -228,6 +255,49 @@ SHOWN_BY = {
             "base_url", "model"
         ),
     },
+    "learning/rewards/test_process.py": {
+        "test_each_call_that_cannot_be_parsed_costs": ("rl.reward.penalties.parse",),
+        "test_an_exception_costs_unless_a_changed_call_follows": ("rl.reward.penalties.exception",),
+        "test_going_on_without_a_tool_costs_from_a_limit_on": (
+            "rl.reward.penalties.thinking",
+            "rl.reward.penalties.thinking_limit",
+        ),
+        "test_a_reply_with_the_answer_in_it_is_a_hit": ("rl.reward.process.retrieval",),
+        "test_turns_of_a_search_agent_earn_the_worked_numbers": (
+            "rl.reward.process.well_formed",
+            "rl.reward.process.malformed",
+            "rl.reward.process.call_cost",
+        ),
+        "test_a_rare_answer_of_a_group_earns_more_whatever_its_spelling": (
+            "rl.reward.process.exploration",
+        ),
+        "test_partial_credit_is_paid_by_its_weight_and_never_to_a_right_answer": (
+            "rl.reward.partial",
+        ),
+        "test_a_judges_scores_are_paid_by_turn_and_by_their_weight": ("rl.reward.judge.weight",),
+    },
+    "learning/rewards/test_parts.py": {
+        "test_parts_are_paid_by_their_weights": (
+            "rl.reward.process.coverage",
+            "rl.reward.process.verification",
+        ),
+    },
+    "learning/rewards/test_judge.py": {
+        "test_the_judge_is_asked_once_a_trajectory_with_the_rubric_and_the_turns": (
+            "rl.reward.judge.rubric",
+            "rl.reward.judge.max_tokens",
+        ),
+        "test_long_texts_lose_their_middle": ("rl.reward.judge.shown_characters",),
+    },
+    "learning/credit/test_forms.py": {
+        "test_two_turns_as_released_meet_the_worked_numbers": ("rl.credit.form",),
+    },
+    "learning/credit/test_selection.py": {
+        "test_the_floors_decide_how_many_of_each_kind_are_kept": (
+            "rl.selection.keep_right",
+            "rl.selection.keep_wrong",
+        ),
+    },
     "learning/test_learner.py": {
         "test_precision_decides_in_which_number_type_is_multiplied": ("compute.precision",),
         "test_gradient_checkpointing_decides_what_is_kept_for_the_way_back": (
@@ -257,6 +327,56 @@ SHOWN_BY = {
     },
     "tools/test_python_tool.py": {
         "test_no_isolation_needs_a_setting_and_a_variable": ("tool.tier",),
+    },
+    "learning/control/test_controllers.py": {
+        "test_each_setting_of_control_decides_what_is_steered": (
+            "rl.control.preset",
+            "rl.control.clip.schedule",
+            "rl.control.clip.start",
+            "rl.control.clip.fall",
+            "rl.control.clip.floor",
+            "rl.control.clip.ceiling",
+            "rl.control.clip.step",
+            "rl.control.band.low",
+            "rl.control.band.high",
+            "rl.control.band.unit",
+            "rl.control.entropy.target",
+            "rl.control.entropy.delta",
+            "rl.control.entropy.most",
+            "rl.control.entropy.start",
+            "rl.control.kl.rule",
+            "rl.control.kl.start",
+            "rl.control.kl.most",
+            "rl.control.kl.target",
+            "rl.control.kl.horizon",
+        ),
+    },
+    "learning/test_correction.py": {
+        "test_each_setting_of_a_correction_decides_weights_or_mask": (
+            "rl.off_policy.correction.weight",
+            "rl.off_policy.correction.cap",
+            "rl.off_policy.correction.bounds",
+            "rl.off_policy.correction.normalize",
+            "rl.off_policy.correction.sequence_bounds",
+            "rl.off_policy.correction.geometric_bounds",
+            "rl.off_policy.correction.most_k3",
+            "rl.off_policy.correction.veto_below",
+        ),
+        "test_off_policy_sequence_masking_drops_what_became_unlikely_and_is_to_be_more_so": (
+            "rl.off_policy.correction.opsm_delta",
+        ),
+    },
+    "learning/test_critic.py": {
+        "test_each_setting_of_a_critic_decides_what_is_learnt": (
+            "rl.credit.critic.trace",
+            "rl.credit.critic.rate",
+            "rl.credit.critic.coefficient",
+            "rl.credit.critic.clip",
+        ),
+    },
+    "learning/test_rl.py": {
+        "test_further_draws_replace_groups_that_teach_nothing": ("rl.draws",),
+        "test_the_learners_own_old_logprobs_make_first_ratios_exactly_one": ("rl.off_policy.old",),
     },
     "tools/test_remote.py": {
         "test_programs_run_where_the_address_says": ("tool.url",),
@@ -309,7 +429,7 @@ def source_of(place, test):
 
 def test_no_key_is_left_out():
     listed = [*ROWS, *(key for _, _, key in shown())]
-    types = {"sft.phases.optimizer.type", "rl.optimizer.type"}
+    types = {"sft.phases.optimizer.type", "rl.optimizer.type", "rl.credit.type"}
     assert sorted(listed) == sorted({*leaves(Recipe), *types})
 
 

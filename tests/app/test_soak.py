@@ -21,9 +21,10 @@ from forethought.core.verdict import Verdict
 from forethought.curation.pool import Pool
 from forethought.journal.run import Run
 from forethought.learning.checkpoint import Checkpoints
+from forethought.learning.keeping import Keeping
 from forethought.learning.learner import LocalLearner
-from forethought.learning.losses.catalogue import objective
-from forethought.learning.rl import Keeping, RLPlan, train_rl
+from forethought.learning.practice import RLPlan
+from forethought.learning.rl import train_rl
 from forethought.learning.settings import RLSettings
 from forethought.policy.local.crew import ForkedCrew
 from forethought.policy.parsing import Parsed
@@ -153,8 +154,7 @@ class Soak:
 
         problems = tuple(Problem(id=str(n), prompt=f"{n} * 7?", answer="!") for n in range(8))
         pool = Pool(problems=problems, batch=2, seed=0)
-        loss = objective(self.settings.loss)
-        plan = RLPlan(settings=self.settings, objective=loss, seed=0, flow=Waves(6))
+        plan = RLPlan(settings=self.settings, seed=0, flow=Waves(6))
         with pytest.raises(Enough):
             await train_rl(plan, agent, pool, self.learner, self.keeping, watch)
         return await held()

@@ -80,6 +80,6 @@ def test_a_problem_that_is_there_twice_is_refused():
 
 def test_a_checkpoint_needs_nothing_and_another_curriculums_state_is_refused():
     one = pool(5, 2)
-    one.restore(one.state())
+    one.restore(one.state)
     with pytest.raises(RecipeError, match="priorities"):
         one.restore({"priorities": [1.0]})

@@ -185,5 +185,38 @@ def test_a_stage_begun_again_with_the_same_settings_goes_on(run):
     assert again.next_step == 1
 
 
+def test_free_settings_may_differ_and_are_told_once(run):
+    stage = run.stage("rl")
+    assert stage.begin({"compute": {"at_once": 1, "threads": 2}, "seed": 1}) == []
+    stage.commit(0)
+    changed = {"compute": {"at_once": 5, "threads": 2}, "seed": 1}
+    told = ["compute.at_once was 1, is now 5"]
+    assert stage.begin(changed, ("compute.*", "rl.save_every")) == told
+    assert stage.begin(changed, ("compute.*",)) == []
+    with pytest.raises(RecipeError, match=r"settings: seed was 1, is now 2\. Restore"):
+        stage.begin({"compute": {"at_once": 7, "threads": 2}, "seed": 2}, ("compute.*",))
+
+
+def test_a_finished_stage_keeps_the_settings_that_it_was_made_with(run):
+    stage = run.stage("rl")
+    stage.begin({"compute": 1})
+    stage.commit(0)
+    stage.finish()
+    assert stage.begin({"compute": 2}, ("compute",)) == []
+    assert stage.get("fingerprint") == {"compute": 1}
+
+
+def test_a_stage_tells_its_own_numbers_by_step_once_they_are_committed(run):
+    stage = run.stage("rl")
+    for step in (2, 0, 1):
+        stage.log(step, {"loss": step / 2})
+        stage.commit(step)
+    stage.log(3, {"loss": 9.0})
+    run.stage("sft").log(0, {"loss": 5.0})
+    run.stage("sft").commit(0)
+    assert stage.series("loss") == [(0, 0.0), (1, 0.5), (2, 1.0)]
+    assert stage.series("nothing") == []
+
+
 def _bits(value):
     return struct.pack("<d", value)

@@ -44,7 +44,7 @@ def crew_of(model, workers=0, reference=None):
     return LocalCrew(model.network, reference)
 
 
-def learner_of(model, crew, *, steps=10, temperature=1.0, compute=None, **chosen):
+def learner_of(model, crew, *, steps=10, temperature=1.0, compute=None, critic=None, **chosen):
     """A learner whose optimiser settings are chosen."""
     return LocalLearner(
         model=model,
@@ -54,4 +54,5 @@ def learner_of(model, crew, *, steps=10, temperature=1.0, compute=None, **chosen
         compute=compute or ComputeSettings(),
         total_steps=steps,
         temperature=temperature,
+        critic=critic,
     )

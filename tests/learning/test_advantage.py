@@ -8,8 +8,16 @@ from pytest import approx, mark, raises
 
 from forethought.core.errors import RecipeError
 from forethought.learning.advantage import AdvantageSettings, gdpo, group_advantages, varies
+from forethought.learning.passk import lead, passk_advantages
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden/01_group_advantages.json").read_text())
+
+def golden(name):
+    return json.loads((Path(__file__).parents[1] / f"golden/{name}.json").read_text())
+
+
+GOLDEN = golden("01_group_advantages")
+PASSK = golden("16_passk_training")
+PLUS = golden("08_reinforcepp_rloo")
 INPUTS, EXPECTED = GOLDEN["inputs"], GOLDEN["expected"]
 LENGTHS = [sum(row) for row in INPUTS["response_mask"]]
 
@@ -27,6 +35,7 @@ CASES = {
 }
 
 KINDS = ("grpo", "dr_grpo", "batch_scaled", "rloo", "opo")
+BATCHED = ("gdpo", "reinforce_pp", "reinforce_pp_baseline")
 CENTRED = ("grpo", "dr_grpo", "batch_scaled", "rloo")
 REWARDS = st.lists(st.integers(-20, 20).map(lambda n: n / 10), min_size=2, max_size=16)
 
@@ -109,8 +118,108 @@ def test_maxrl_rewards_rare_success_more():
 
 
 def test_a_scale_is_refused_where_nothing_is_scaled():
-    with raises(RecipeError, match="rloo divides by no deviation"):
+    with raises(RecipeError, match=r"advantage\.ddof = 0: rloo has no use for it"):
         AdvantageSettings(kind="rloo", ddof=0)
+    with raises(RecipeError, match=r"advantage\.epsilon = 0\.1: reinforce_pp has no use for it"):
+        AdvantageSettings(kind="reinforce_pp", epsilon=0.1)
+    with raises(RecipeError, match=r"advantage\.k = 8: grpo has no use for it.*passk"):
+        AdvantageSettings(k=8)
+    with raises(RecipeError, match=r"singleton.*reinforce_pp compares with the batch"):
+        AdvantageSettings(kind="reinforce_pp", singleton="raw")
+
+
+@mark.parametrize("case", PASSK["analytic"], ids=lambda case: f"{case['c']} of {case['n']}")
+def test_pass_at_k_is_credited_as_in_the_worked_numbers(case):
+    size, right = case["n"], case["c"]
+    gain, loss = passk_advantages(size, right, case["k"], 1e-6)
+    for found, expected in ((gain, case["adv_pos"]), (loss, case["adv_neg"])):
+        if expected is not None:
+            assert found == approx(expected, abs=PASSK["tolerance"])
+    rewards = [1.0] * right + [-1.0] * (size - right)
+    assert compare(rewards, "passk", k=case["k"]) == [gain] * right + [loss] * (size - right)
+
+
+@given(st.integers(2, 12), st.data())
+def test_pass_at_1_is_grpo_with_the_population_deviation(size, data):
+    right = data.draw(st.integers(0, size))
+    rewards = [1.0] * right + [0.0] * (size - right)
+    plain = compare(rewards, "grpo", ddof=0)
+    assert compare(rewards, "passk", k=1) == approx(plain, rel=1e-5)
+
+
+@given(st.integers(1, 10), st.integers(1, 12), st.data())
+def test_pass_at_k_advantages_cancel_and_reward_the_right(size, k, data):
+    right = data.draw(st.integers(0, size))
+    gain, loss = passk_advantages(size, right, k, 0.0)
+    assert right * gain + (size - right) * loss == approx(0.0, abs=1e-9)
+    assert gain >= 0 >= loss or gain == loss == 0
+
+
+def test_only_the_best_attempt_is_credited_with_its_lead():
+    case = PASSK["order_stat"]
+    assert lead(case["reward"]) == approx(case["adv_center_only"])
+    found = compare(case["reward"], "passk_lead")
+    assert found == approx(case["adv_std"], abs=PASSK["tolerance"])
+    assert compare([1.0, 1.0, 0.0], "passk_lead") == [0.0, 0.0, 0.0]
+
+
+def test_a_baseline_and_whitening_over_tokens_meet_the_worked_numbers():
+    inputs = PLUS["inputs"]
+    lengths = [sum(row) for row in inputs["response_mask"]]
+    found = compare(inputs["reward"], "reinforce_pp_baseline", inputs["group"], lengths)
+    for advantage, mask, expected in zip(
+        found, inputs["response_mask"], PLUS["expected"]["rpp_baseline_adv"], strict=True
+    ):
+        assert [advantage * kept for kept in mask] == approx(expected, abs=PLUS["tolerance"])
+    assert compare(inputs["reward"], "rloo", inputs["group"]) == approx(
+        PLUS["expected"]["rloo_adv"]
+    )
+
+
+@mark.parametrize("kind", BATCHED)
+@mark.parametrize("ddof", [0, 1])
+def test_whitened_advantages_have_mean_0_and_deviation_1_over_tokens(kind, ddof):
+    rewards, groups, lengths = [1.0, 0.0, 1.0, -1.0], ["a", "a", "b", "b"], [3, 1, 4, 2]
+    found = compare(rewards, kind, groups, lengths, ddof=ddof)
+    tokens = [a for a, n in zip(found, lengths, strict=True) for _ in range(n)]
+    freedom = len(tokens) - (1 if kind == "gdpo" else ddof)
+    assert sum(tokens) == approx(0.0, abs=1e-9)
+    assert sum(a * a for a in tokens) / freedom == approx(1.0, rel=1e-6)
+
+
+@mark.parametrize("kind", BATCHED)
+def test_a_batch_in_which_all_is_equal_or_unknown_teaches_nothing(kind):
+    assert compare([0.2, 0.2, 0.2], kind) == [0.0, 0.0, 0.0]
+    assert compare([math.nan], kind) == [0.0]
+    known = compare([1.0, 0.0], kind)
+    assert compare([1.0, math.nan, 0.0], kind) == [known[0], 0.0, known[1]]
+
+
+def test_plain_whitening_compares_with_the_whole_batch():
+    found = compare([1.0, 1.0, 0.0, 0.0], "reinforce_pp", groups=["a", "a", "b", "b"])
+    assert found == approx([math.sqrt(3) / 2, math.sqrt(3) / 2, *[-math.sqrt(3) / 2] * 2])
+
+
+def test_rows_in_any_order_are_compared_with_those_of_their_own_group():
+    rewards, groups = [0, 1, 0, 1, 0, 0, 0, 1], ["b", "a", "a", "b", "b", "a", "b", "a"]
+    found = compare(rewards, "dr_grpo", groups=groups)
+    assert found == [-0.25, 0.5, -0.5, 0.75, -0.25, -0.5, -0.25, 0.5]
+    assert compare([1.0, 0.0], "dr_grpo", groups=["x", "y"]) == [0.0, 0.0]
+
+
+@mark.parametrize(
+    ("kind", "expected"), [("dr_grpo", [4 / 3, -2 / 3, -2 / 3, 0.0]), ("rloo", [2, -1, -1, 0])]
+)
+def test_a_row_that_is_not_known_moves_neither_mean_nor_spread(kind, expected):
+    assert compare([2.0, 0.0, 0.0, math.nan], kind) == approx(expected)
+    assert compare([2.0, math.nan, math.nan], kind) == [0.0, 0.0, 0.0]
+
+
+def test_noise_of_floats_is_no_difference_and_a_lone_loser_is_one():
+    assert compare([0.1 + 0.2, 0.3, 0.3, 0.3]) == [0.0] * 4
+    assert compare([0.4] * 4) == [0.0] * 4
+    assert compare([0.0, *[0.95] * 7], "dr_grpo") == approx([-0.83125, *[0.11875] * 7])
+    assert varies([0.1, 0.7, 0.4, 0.4])
 
 
 def test_two_draws_of_one_problem_are_two_groups():

@@ -137,6 +137,8 @@ def test_denominators_count_policy_tokens_and_sequences_that_have_any():
         ({"advantages_BT": torch.ones(2, 1)}, "advantages_BT must have the mask's shape"),
         ({"ref_logprobs_BT": torch.ones(3)}, "ref_logprobs_BT must have the mask's shape"),
         ({"weights_BT": torch.ones(2, 3, requires_grad=True)}, "weights_BT must be constant"),
+        ({"turns_BT": torch.ones(2, 3)}, "turns_BT must be a tensor of int64"),
+        ({"turns_BT": torch.ones(3, dtype=torch.int64)}, "turns_BT must have the mask's shape"),
     ],
 )
 def test_streams_that_do_not_fit_are_refused(change, reason):

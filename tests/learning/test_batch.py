@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from forethought.core.errors import RecipeError
 from forethought.core.trajectory import Tokens
-from forethought.learning.batch import pad
+from forethought.learning.batch import pad, turn_numbers
 from forethought.policy.local.packing import pack
 from learning.rows import random_rows, row
 
@@ -37,6 +37,33 @@ def test_a_batch_of_two_rows_by_hand():
     assert batch.lengths_B.tolist() == [3, 5]
 
 
+def test_each_sampled_token_may_have_an_advantage_and_a_turn_of_its_own():
+    rows = [row(".ss.s"), row("..s")]
+    batch = pad(rows, [[9.0, 0.5, 0.5, 9.0, -1.0], 2.0], [[-1, 3, 3, -1, 4], [-1, -1, 5]])
+    assert batch.advantages_BT.tolist() == [[0, 0.5, 0.5, 0, -1], [0, 0, 2, 0, 0]]
+    assert batch.turns_BT.tolist() == [[-1, 3, 3, -1, 4], [-1, -1, 5, -1, -1]]
+    assert batch.take((1,)).turns_BT.tolist() == [[-1, -1, 5]]
+
+
+def test_a_turn_is_a_run_of_sampled_tokens_and_nothing_else_has_one():
+    assert pad([row("sss.s"), row("...s")], [1.0, 1.0]).turns_BT.tolist() == [
+        [-1, 0, 0, -1, 1],
+        [-1, -1, -1, 0, -1],
+    ]
+    segments = [row(".ss.s"), row("..."), row(".s")]
+    assert turn_numbers(segments) == [[-1, 0, 0, -1, 1], [-1, -1, -1], [-1, 2]]
+    assert turn_numbers([]) == []
+
+
+@quick
+@given(st.lists(st.text("s.", min_size=2, max_size=12), min_size=1, max_size=5))
+def test_one_advantage_a_row_is_the_same_advantage_at_each_of_its_tokens(marks):
+    rows = [row("." + each + "s") for each in marks]
+    shared = [0.1 * number - 0.2 for number in range(len(rows))]
+    spread = [[each] * len(tokens) for each, tokens in zip(shared, rows, strict=True)]
+    assert torch.equal(pad(rows, shared).advantages_BT, pad(rows, spread).advantages_BT)
+
+
 def test_the_whole_batch_divides_by_its_trained_tokens_and_its_rows_that_have_any():
     found = pad([row(".ss"), row("..."), row("...s")], [1.0] * 3).denominators(budget=7.0)
     assert (found.tokens, found.sequences, found.budget) == (3.0, 2.0, 7.0)
@@ -58,7 +85,8 @@ def test_rows_that_are_taken_are_cut_to_the_longest_of_them():
     whole = pad([row(".ss", first=3), row("." + "s" * 9), row(".s", first=8)], [1.0, 2.0, 3.0])
     part = whole.take((2, 0))
     again = pad([row(".s", first=8), row(".ss", first=3)], [3.0, 1.0])
-    for name in ("ids_BT", "mask_BT", "sampled_logprobs_BT", "advantages_BT", "lengths_B"):
+    streams = ("mask_BT", "sampled_logprobs_BT", "advantages_BT", "turns_BT")
+    for name in ("ids_BT", *streams, "lengths_B"):
         assert torch.equal(getattr(part, name), getattr(again, name))
 
 

@@ -1,11 +1,18 @@
 """A checkpoint is there whole, or not at all."""
 
+import multiprocessing
+import os
+import random
+import re
 import resource
+import signal
+import time
 from contextlib import contextmanager
 
 import pytest
 import torch
 
+from disks import on_small_disk
 from forethought.core.errors import RecipeError
 from forethought.learning.checkpoint import (
     Checkpoints,
@@ -60,7 +67,7 @@ def test_what_was_saved_is_read(tmp_path):
 def test_a_writer_that_breaks_leaves_the_earlier_one_and_no_part_of_its_own(tmp_path):
     checkpoints = Checkpoints(folder=tmp_path)
     earlier = checkpoints.save("1", writes("one"), {"n": 1})
-    expected = rf"checkpoint {tmp_path}/2: No space left on device; free space.*--run"
+    expected = rf"checkpoint {tmp_path}/2: No space left on device; it needs.*free space.*--run"
     with pytest.raises(RecipeError, match=expected):
         checkpoints.save("2", breaks, {"n": 2})
     assert names(tmp_path) == ["1"]
@@ -101,7 +108,8 @@ def test_what_a_killed_process_left_half_written_is_neither_read_nor_in_the_way(
     (tmp_path / ".2.partial").mkdir()
     (tmp_path / ".2.partial" / "stale").write_text("half")
     assert checkpoints.newest(9) is None
-    assert names(checkpoints.save("2", writes("two"), {})) == ["state.json", "weights"]
+    final = checkpoints.save("2", writes("two"), {})
+    assert names(final) == ["files.json", "state.json", "weights"]
 
 
 def test_only_folders_that_are_named_by_a_step_count(tmp_path):
@@ -152,7 +160,7 @@ def test_a_checkpoint_that_cannot_be_read_back_never_gets_its_name(tmp_path):
         whole = (folder / "model.safetensors").read_bytes()
         (folder / "model.safetensors").write_bytes(whole[:-1])
 
-    with pytest.raises(RecipeError, match=rf"checkpoint {tmp_path}/2: .*incomplete.*--run"):
+    with pytest.raises(RecipeError, match=rf"checkpoint {tmp_path}/2: model\.safetensors.*--run"):
         checkpoints.save("2", write_short, {"n": 2})
     assert names(tmp_path) == ["1"]
     assert read_state(earlier) == {"n": 1}
@@ -209,3 +217,213 @@ def test_damaged_moments_are_named_with_what_to_do(tmp_path):
     moments.unlink()
     with pytest.raises(RecipeError, match=r"optimizer_0\.safetensors is damaged"):
         load_optimizer(optimizer, moments)
+
+
+def checkpoints_of(folder, *steps, **settings):
+    """Checkpoints of these steps, and what was said of them."""
+    said = []
+    checkpoints = Checkpoints(folder=folder, say=said.append, **settings)
+    for step in steps:
+        checkpoints.save(str(step), writes(f"step {step}"), {"step": step})
+    return checkpoints, said
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def turn_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[0] ^= 1
+    path.write_bytes(content)
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def gone(path):
+    path.unlink()
+
+
+DAMAGE = {
+    "cut by a byte": (cut, "weights", "weights has 5 bytes, 6 were written"),
+    "one bit turned": (turn_a_bit, "weights", "weights holds other bytes than were written"),
+    "a file missing": (gone, "weights", "weights is missing"),
+    "an empty state": (empty, "state.json", "state.json has 0 bytes, 11 were written"),
+    "no state": (gone, "state.json", "state.json is missing"),
+    "an empty record": (empty, "files.json", "files.json cannot be read"),
+    "another record": (lambda path: path.write_text("[]"), "files.json", "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_the_newest_is_whole_and_what_was_skipped_is_said_with_the_reason(how, tmp_path):
+    damage, name, reason = DAMAGE[how]
+    checkpoints, said = checkpoints_of(tmp_path, 1, 2)
+    damage(tmp_path / "2" / name)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "3").write_text("a file, not a folder")
+    assert checkpoints.newest(9) == (1, tmp_path / "1")
+    assert len(said) == 1
+    assert f"checkpoint {tmp_path}/2 is skipped: " in said[0]
+    assert reason in said[0]
+    checkpoints.forget_after(1)
+    assert names(tmp_path) == ["1", "3", "notes"]
+
+
+def test_that_none_is_whole_is_said(tmp_path):
+    checkpoints, said = checkpoints_of(tmp_path / "rl", 1)
+    empty(tmp_path / "rl" / "1" / "weights")
+    assert checkpoints.newest(9) is None
+    assert said[-1] == "no checkpoint of rl is whole: it begins again at step 0"
+
+
+def test_files_that_others_put_into_a_checkpoint_do_not_damage_it(tmp_path):
+    checkpoints, said = checkpoints_of(tmp_path, 1)
+    (tmp_path / "1" / "README.md").write_text("my best")
+    assert checkpoints.newest(1) == (1, tmp_path / "1")
+    assert said == []
+
+
+def test_what_cannot_be_read_at_all_is_not_passed_over(tmp_path):
+    checkpoints, said = checkpoints_of(tmp_path, 1, 2)
+    gone(tmp_path / "2" / "files.json")
+    (tmp_path / "2" / "files.json").symlink_to("files.json")  # which the system does not follow
+    with pytest.raises(RecipeError, match=rf"checkpoint {tmp_path}/2 .*restore it from a copy"):
+        checkpoints.newest(2)
+    assert said == []
+
+
+def test_a_checkpoint_of_an_earlier_version_is_whole_when_its_files_open(tmp_path):
+    checkpoints, said = checkpoints_of(tmp_path)
+    model = local_model("llama", num_hidden_layers=1, hidden_size=8, intermediate_size=8)
+    for step in ("1", "2"):
+        checkpoints.save(step, model.save, {})
+        gone(tmp_path / step / "files.json")
+    assert checkpoints.newest(9) == (2, tmp_path / "2")
+    cut(tmp_path / "2" / "model.safetensors")
+    assert checkpoints.newest(9) == (1, tmp_path / "1")
+    assert "model.safetensors cannot be read" in said[0]
+
+
+def test_files_in_folders_below_are_part_of_a_checkpoint(tmp_path):
+    checkpoints, said = checkpoints_of(tmp_path)
+
+    def write(folder):
+        (folder / "deep").mkdir()
+        (folder / "deep" / "weights").write_text("deep")
+
+    checkpoints.save("1", write, {})
+    assert checkpoints.newest(1) == (1, tmp_path / "1")
+    cut(tmp_path / "1" / "deep" / "weights")
+    assert checkpoints.newest(1) is None
+    assert "weights has 3 bytes, 4 were written" in said[0]
+
+
+def test_what_interrupted_processes_left_is_removed_and_nothing_else(tmp_path):
+    checkpoints, _ = checkpoints_of(tmp_path, 1)
+    for name in (".2.partial", ".0.gone", "notes", ".hidden", ".partial"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "content").write_text("something")
+    checkpoints.forget_after(1)
+    assert names(tmp_path) == [".hidden", ".partial", "1", "notes"]
+
+
+def test_the_best_stay_beside_the_last(tmp_path):
+    there, _ = checkpoints_of(
+        tmp_path, *range(8), keep_last=2, keep_best=2, ranking=lambda: [9, 3, 7, 1, 0]
+    )
+    there.forget_old()
+    assert names(tmp_path) == ["3", "6", "7"]
+
+
+@pytest.mark.parametrize("keep_last", [1, 2])
+def test_restarts_leave_no_more_checkpoints_than_are_to_be_kept(keep_last, tmp_path):
+    (tmp_path / "notes").mkdir()
+    for restart in range(3):
+        checkpoints, _ = checkpoints_of(tmp_path, keep_last=keep_last)
+        checkpoints.forget_after(restart * 2 - 1)
+        for step in (restart * 2, restart * 2 + 1):
+            checkpoints.save(str(step), writes("text"), {})
+            checkpoints.forget_old()
+    assert names(tmp_path) == [*(str(5 - n) for n in reversed(range(keep_last))), "notes"]
+
+
+def saves_for_ever(folder):
+    """Save checkpoints of a megabyte, each but the last two removed again."""
+    checkpoints = Checkpoints(folder=folder)
+    found = checkpoints.newest(10**9)
+    first = 0 if found is None else found[0] + 1
+    for step in range(first, 10**9):
+        checkpoints.save(str(step), lambda path, step=step: fill(path, step), {"step": step})
+        checkpoints.forget_old()
+
+
+def fill(folder, step):
+    for number in range(4):
+        (folder / f"weights_{number}").write_bytes(bytes([step % 256]) * 250_000)
+
+
+def test_a_process_killed_at_any_moment_of_saving_leaves_a_whole_newest_checkpoint(tmp_path):
+    started = time.monotonic()
+    Checkpoints(folder=tmp_path).save("0", lambda path: fill(path, 0), {"step": 0})
+    one_save = time.monotonic() - started
+    moments, last = random.Random(5), 0
+    context = multiprocessing.get_context("fork")
+    for kill in range(20):
+        process = context.Process(target=saves_for_ever, args=(tmp_path,))
+        process.start()
+        while max(Checkpoints(folder=tmp_path).numbered()) < last + kill % 3:
+            assert process.is_alive()
+            time.sleep(0.001)
+        time.sleep(moments.uniform(0, 1.5 * one_save))
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        step, folder = Checkpoints(folder=tmp_path).newest(10**9)
+        assert step >= last + kill % 3
+        assert read_state(folder) == {"step": step}
+        for number in range(4):
+            assert (folder / f"weights_{number}").read_bytes() == bytes([step % 256]) * 250_000
+        last = step
+    Checkpoints(folder=tmp_path).forget_after(last)
+    assert not [name for name in names(tmp_path) if name.startswith(".")]
+
+
+ON_A_SMALL_DISK = """
+import sys
+from pathlib import Path
+from forethought.core.errors import RecipeError
+from forethought.learning.checkpoint import Checkpoints, read_state
+from tiny import local_model
+
+folder = Path(sys.argv[1])
+checkpoints = Checkpoints(folder=folder / "checkpoints" / "rl", keep_last=1)
+model = local_model("llama", num_hidden_layers=1, hidden_size=64, intermediate_size=8)
+first = checkpoints.save("10", model.save, {"n": 10})
+try:
+    checkpoints.save("20", model.save, {"n": 20})
+except RecipeError as error:
+    print(error)
+print(checkpoints.newest(99) == (10, first), read_state(first), sorted(
+    path.name for path in first.parent.iterdir()
+))
+model.load_weights(first)
+"""
+
+
+def test_a_disk_that_fills_up_while_saving_keeps_the_checkpoint_before(tmp_path):
+    disk = tmp_path / "disk"
+    done = on_small_disk(disk, 150, "-c", ON_A_SMALL_DISK, disk)
+    assert done.returncode == 0, done.stderr
+    message, state = done.stdout.strip().splitlines()
+    assert f"checkpoint {disk}/checkpoints/rl/20: " in message
+    assert "No space left on device" in message
+    found = re.search(
+        r"it needs (.*) [kM]B, as an earlier one, (.*) kB are free; free space", message
+    )
+    needed, free = map(float, found.groups())
+    assert 50 < needed < 100
+    assert free < needed
+    assert f"`{disk}/checkpoints` holds {needed} kB of checkpoints" in message
+    assert state == "True {'n': 10} ['10']"

@@ -7,7 +7,8 @@ import pytest
 from forethought.core.errors import RecipeError
 from forethought.core.messages import Assistant, ToolReply, ToolStatus, User
 from forethought.core.trajectory import Finish, Stop, Trajectory, Turn
-from forethought.learning.demonstrations import Demonstrations, render
+from forethought.learning.batch import pad
+from forethought.learning.demonstrations import Demonstrations, render, set_apart
 from forethought.policy.formats import chat_format
 from learning.rows import row
 from scripted import PYTHON, call
@@ -126,3 +127,63 @@ def test_a_share_of_a_kind_that_was_not_collected_is_refused(tool_free):
     one = replace(DATA, **{"with_calls" if tool_free == 0.0 else "tool_free": ()})
     with pytest.raises(RecipeError, match=r"not collected.*tool_free share"):
         one.draw(0, 4, tool_free, seed=0)
+
+
+def test_the_rows_of_a_step_are_a_function_of_the_step_whoever_asks():
+    straight = [ids(DATA.draw(step, 4, 0.25, seed=0)) for step in range(6)]
+    again = replace(DATA)
+    assert [ids(again.draw(step, 4, 0.25, seed=0)) for step in (3, 4, 5)] == straight[3:]
+    assert len({*straight[0], *straight[3]}) > 4  # another step, other rows
+
+
+ASKED = tuple(recorded(turn(f"{n}"), prompt=f"case {n // 2}?") for n in range(20))
+
+
+def test_a_share_of_the_questions_is_held_out_and_each_is_on_one_side():
+    training, held_out = set_apart(ASKED, 0.3, seed=1)
+    assert (len(training), len(held_out)) == (14, 6)
+    sides = [{each.opening for each in side} for side in (training, held_out)]
+    assert sides[0].isdisjoint(sides[1])
+    assert sorted(map(repr, (*training, *held_out))) == sorted(map(repr, ASKED))
+    assert set_apart(ASKED, 0.3, seed=1) == (training, held_out)
+    assert set_apart(ASKED, 0.3, seed=2) != (training, held_out)
+    assert len(set_apart(ASKED, 0.001, seed=1)[1]) == 2  # one question, which was asked twice
+
+
+def test_holding_everything_out_is_refused_in_numbers():
+    with pytest.raises(RecipeError, match=r"held_out = 0\.9: 2 different .* holding 2 of them"):
+        set_apart(ASKED[:4], 0.9, seed=1)
+
+
+def test_rows_of_the_kinds_that_a_phase_draws_from():
+    assert ids(DATA.drawn_from(0.0)) == [100, 101, 102, 103, 104]
+    assert ids(DATA.drawn_from(1.0)) == [200, 201, 202]
+    assert ids(DATA.drawn_from(0.5)) == [200, 201, 202, 100, 101, 102, 103, 104]
+
+
+@pytest.mark.parametrize("name", ["hermes", "hermes-thinking", "compact"])
+def test_each_turn_is_trained_from_its_first_token_to_the_one_that_ends_it(name):
+    chat = chat_format(name, WORDS)
+    (tokens,) = render([CALLED], chat, [PYTHON], longest=1000, train_failed_calls=False).with_calls
+    first, second = (each.message for each in CALLED.turns)
+    spoken = [*chat.assistant(first), *chat.assistant(second)]
+    trained = [id for id, own in zip(tokens.ids, tokens.sampled, strict=True) if own]
+    assert trained == spoken
+    ends = [place for place, id in enumerate(tokens.ids) if id == chat.end_of_turn]
+    own_ends = [place for place in ends if tokens.sampled[place]]
+    assert len(own_ends) == 2
+    after = own_ends[0] + 1
+    assert WORDS.decode([tokens.ids[after]]).startswith("\n")  # the glue between turns
+    assert not tokens.sampled[after]
+
+
+def test_the_end_of_turn_is_trained_also_where_rows_are_filled_up_with_the_same_id():
+    # What fills a row up is told apart by its place, never by its id.
+    end = CHAT.end_of_turn
+    short = replace(row(".ss"), ids=(5, 6, end))
+    filled = pad([short, row("....s")], [0.0, 0.0])
+    same = filled.ids_BT.masked_fill(filled.ids_BT == 0, end)
+    assert same[0].tolist() == [5, 6, end, end, end]
+    assert filled.mask_BT[0].tolist() == [False, True, True, False, False]
+    longer = pad([short, row("........s")], [0.0, 0.0])
+    assert longer.mask_BT[0, :5].tolist() == filled.mask_BT[0].tolist()

@@ -1,6 +1,7 @@
 """However a batch is divided, its gradient is that of the padded whole."""
 
 import asyncio
+from dataclasses import replace
 from queue import Empty
 
 import pytest
@@ -8,7 +9,9 @@ import torch
 
 from forethought.core.errors import PolicyError
 from forethought.learning.batch import pad
-from forethought.learning.gradient import GradientWork, accumulate
+from forethought.learning.forecast import ForecastWork, forecast
+from forethought.learning.gradient import EntropyTerm, GradientWork, accumulate
+from forethought.learning.logprobs import Scale
 from forethought.learning.losses.catalogue import objective
 from forethought.learning.losses.settings import LossSettings
 from forethought.learning.losses.sft import sft
@@ -207,3 +210,91 @@ def test_a_gradient_can_be_put_away_at_every_layer_there_and_back(checkpointing)
         with pytest.raises(PolicyError, match="put away"):
             compute(looks)
     compute(places)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-mean"])
+def test_entropy_beside_a_loss_has_the_gradient_of_the_librarys_logits(aggregation, workers):
+    term = EntropyTerm(coefficient=0.3, aggregation=aggregation)
+    crew = ForkedCrew(model_of(), workers) if workers else LocalCrew(model_of())
+    try:
+        loss, _, found = divided(crew, OBJECTIVES["token mean"], entropy=term)
+        plain, _, without = divided(crew, OBJECTIVES["token mean"])
+    finally:
+        crew.close()
+    batch = pad(ROWS, ADVANTAGES)
+    model = model_of()
+    logits = model(batch.ids_BT).logits[:, :-1]
+    entropies_BT = torch.distributions.Categorical(logits=logits).entropy()
+    mask_BT = batch.mask_BT[:, 1:]
+    sums_B = (entropies_BT * mask_BT).sum(1)
+    lengths_B = mask_BT.sum(1)
+    mean = (
+        sums_B.sum() / lengths_B.sum()
+        if aggregation == "token-mean"
+        else (sums_B / lengths_B.clamp(min=1)).sum() / (lengths_B > 0).sum()
+    )
+    (-0.3 * mean).backward()
+    expected = torch.cat([each.grad.flatten() for each in trained_parameters(model)])
+    assert loss - plain == pytest.approx(-0.3 * mean.item(), abs=1e-5)
+    scale = expected.abs().max()
+    torch.testing.assert_close((found - without) / scale, expected / scale, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("micro_tokens", [40, 10_000])
+def test_a_forecast_is_what_a_gradient_sees_to_the_bit(micro_tokens):
+    crew = LocalCrew(model_of())
+    batch = pad(ROWS, ADVANTAGES)
+    work = ForecastWork(
+        batch=batch, scale=Scale(temperature=0.8, logit_tokens=50), micro_tokens=micro_tokens
+    )
+    (found_BT,) = asyncio.run(crew.run(forecast, [work], silent))
+    seen = []
+
+    def watching(logprobs_BT, streams, denominators):
+        seen.append(logprobs_BT.detach()[streams.mask_BT])
+        return sft(logprobs_BT, streams, denominators)
+
+    gradient = GradientWork(
+        batch=batch,
+        denominators=batch.denominators(None),
+        objective=watching,
+        temperature=0.8,
+        micro_tokens=micro_tokens,
+        logit_tokens=50,
+    )
+    asyncio.run(crew.run(accumulate, [gradient], silent))
+    forecast_of = [found_BT[rows][batch.mask_BT[rows]] for rows in batch.portions(micro_tokens)]
+    assert torch.equal(torch.cat(seen), torch.cat(forecast_of))
+    assert not found_BT[~batch.mask_BT].any()
+
+
+def test_a_reference_is_asked_as_it_was_and_only_where_there_is_one():
+    model, reference = model_of(), model_of(seed=7)
+    batch = pad(ROWS, ADVANTAGES)
+    scale = Scale(temperature=1.0, logit_tokens=50)
+    work = ForecastWork(batch=batch, scale=scale, micro_tokens=500, of_reference=True)
+    (found_BT,) = asyncio.run(LocalCrew(model, reference).run(forecast, [work], silent))
+    plain = ForecastWork(batch=batch, scale=scale, micro_tokens=500)
+    (expected_BT,) = asyncio.run(LocalCrew(reference).run(forecast, [plain], silent))
+    assert torch.equal(found_BT, expected_BT)
+    with pytest.raises(PolicyError, match="no reference"):
+        asyncio.run(LocalCrew(model).run(forecast, [work], lambda place, value: None))
+
+
+def test_an_attempt_whose_numbers_are_not_finite_is_named():
+    batch = pad(ROWS, ADVANTAGES)
+    spoilt_BT = batch.sampled_logprobs_BT.clone()
+    row = int(batch.mask_BT.any(dim=1).nonzero()[2])
+    spoilt_BT[row][batch.mask_BT[row]] = float("nan")
+    names = tuple(f"rl/3/{number}" for number in range(len(ROWS)))
+    work = GradientWork(
+        batch=replace(batch, sampled_logprobs_BT=spoilt_BT, names=names),
+        denominators=batch.denominators(None),
+        objective=OBJECTIVES["token mean"],
+        temperature=1.0,
+        micro_tokens=40,
+        logit_tokens=50,
+    )
+    (share,) = asyncio.run(LocalCrew(model_of()).run(accumulate, [work], silent))
+    assert share.broken == (f"rl/3/{row}",)

@@ -10,6 +10,7 @@ from forethought.core.errors import RecipeError
 from forethought.core.trajectory import Tokens
 from forethought.learning.batch import pad
 from forethought.learning.checkpoint import Checkpoints
+from forethought.learning.learner import SkippedUpdate
 from forethought.learning.logprobs import Reading, token_logprobs
 from forethought.learning.losses.catalogue import objective
 from forethought.learning.losses.result import LossResult
@@ -141,7 +142,8 @@ def test_a_gradient_that_is_not_finite_changes_no_weight_and_is_counted(started)
     model, crew = started
     learner = learner_of(model, crew)
     before = weights(model.network)
-    (report,) = asyncio.run(updates(learner, 1, explode))
+    with pytest.warns(SkippedUpdate, match="update 1: its gradient is not finite"):
+        (report,) = asyncio.run(updates(learner, 1, explode))
     assert (report["update/skipped"], report["grad_norm"]) == (1.0, 0.0)
     assert same_weights(weights(model.network), before)
     (report,) = asyncio.run(updates(learner, 1))
@@ -226,6 +228,7 @@ def test_only_adapters_learn_and_they_resume_to_the_bit(workers, tmp_path):
     assert moments(resumed) == moments(learner)
 
 
+@pytest.mark.filterwarnings("ignore::forethought.learning.learner.SkippedUpdate")
 def test_training_stops_once_ten_gradients_in_a_row_were_not_finite():
     model = local_model()
     crew = crew_of(model, 0)

@@ -1,18 +1,31 @@
 """An episode's advantage reaches exactly the tokens that its policy sampled."""
 
+import asyncio
+
 import pytest
 from pytest import approx
 
 from forethought.core.errors import RecipeError
-from forethought.core.messages import Assistant
+from forethought.core.messages import Assistant, User
 from forethought.core.trajectory import Episode, Finish, Group, Stop, Trajectory, Turn
 from forethought.learning.advantage import AdvantageSettings
-from forethought.learning.lessons import assemble, score
+from forethought.learning.credit.selection import SelectionSettings
+from forethought.learning.credit.settings import CreditSettings
+from forethought.learning.lessons import assemble, score, summarise_comparison
 from forethought.learning.rewards import RewardSettings
+from forethought.policy.formats import chat_format
+from forethought.policy.protocol import SamplingSettings
+from forethought.policy.token_policy import TokenPolicy
 from learning.rows import row
-from scripted import MARKS, PROBLEM, graded
+from policy.conversations import TOOLS, reply
+from policy.conversations import call as python_call
+from policy.test_token_policy import ScriptedSampler, sampled
+from policy.tokenizers_on_hand import small_tokenizer
+from scripted import KEY, MARKS, PROBLEM, graded
 
 CENTRED = AdvantageSettings(kind="dr_grpo")
+BY_TURN = CreditSettings(type="turn_rloo")
+BONUS = RewardSettings(variant="paper", tool_bonus=0.25, bonus_cap=1)
 OUTCOME = RewardSettings(variant="outcome")
 
 
@@ -50,6 +63,21 @@ def test_every_segment_of_every_agent_carries_the_episodes_advantage():
     team = attempt("+", (row(".s"), row("..s")), (row(".ss"),))
     batch = assemble(scored(group(team, attempt("-", (row(".s"),)))))
     assert batch.advantages_BT.sum(1).tolist() == [1, 1, 2, -1]
+
+
+def test_each_row_of_an_attempt_is_marked_by_its_own_tokens_whatever_its_length():
+    apart = attempt("+", (row(".ss."), row("...s"), row(".")), (row("....ss.s"),))
+    batch = assemble(scored(group(apart, attempt("-", ()))))
+    assert batch.advantages_BT.tolist() == [
+        [0, 1, 1, 0, 0, 0, 0, 0],
+        [0, 0, 0, 1, 0, 0, 0, 0],
+        [0, 0, 0, 0, 1, 1, 0, 1],
+    ]
+    assert batch.turns_BT.tolist() == [
+        [-1, 0, 0, -1, -1, -1, -1, -1],
+        [-1, -1, -1, 1, -1, -1, -1, -1],
+        [-1, -1, -1, -1, 0, 0, -1, 1],
+    ]
 
 
 def test_segments_in_which_nothing_was_sampled_are_left_out():
@@ -104,3 +132,147 @@ def test_an_attempt_without_company_informs_only_where_it_earns_its_own_reward(
 def test_lessons_without_a_sampled_token_are_refused():
     with pytest.raises(RecipeError, match="nothing to train"):
         assemble(scored(graded("p", "+-")))
+
+
+def converse(thinking, *said):
+    """A real conversation in tokens: its turns, each but the last answered by the tool."""
+    chat = chat_format("hermes", small_tokenizer())
+    turns = [tuple(chat.assistant(each)) for each in said]
+    sampler = ScriptedSampler(tuple(sampled(*ids) for ids in turns))
+    policy = TokenPolicy(sampler=sampler, format=chat, settings=SamplingSettings(thinking=thinking))
+
+    async def run():
+        spoken = []
+        async with policy.open((User(text="6 * 7?"),), TOOLS, KEY) as conversation:
+            for number in range(len(turns)):
+                if number:
+                    await conversation.hear([reply("7")])
+                spoken.append(await conversation.speak(900))
+            return spoken, conversation.segments
+
+    spoken, segments = asyncio.run(run())
+    turns = tuple(
+        Turn(
+            message=each.message,
+            finish=each.finish,
+            tokens=each.tokens,
+            replies=(reply("7"),) if each.message.calls else (),
+        )
+        for each in spoken
+    )
+    return Trajectory(agent="a", opening=(), turns=turns, stop=Stop.ANSWERED, segments=segments)
+
+
+THOUGHT = Assistant(text="", thinking="t1 t2", calls=(python_call("1"),))
+PLAIN = Assistant(text="", calls=(python_call("1"),))
+ANSWER = Assistant(text="7")
+
+
+def spoken_episode(mark, *trajectories):
+    return Episode(id=mark, problem=PROBLEM, verdict=MARKS[mark], trajectories=tuple(trajectories))
+
+
+@pytest.mark.parametrize(("thinking", "rows"), [("keep", 2), ("strip", 4)])
+def test_each_turn_of_a_real_conversation_gets_its_own_advantage(thinking, rows):
+    long = converse(thinking, THOUGHT, PLAIN, THOUGHT, ANSWER)
+    pair = group(spoken_episode("+", long), spoken_episode("-", converse(thinking, ANSWER)))
+    (lesson,) = score([pair], BONUS, CENTRED, BY_TURN)
+    # The first call alone earns the bonus. The other attempt comes to -1, and reached one turn.
+    assert lesson.credits[0].turns == approx((2.25, 2.25, 2.25, 2.25))
+    assert lesson.rewards[0].per_turn == (0.25, 0.0, 0.0, 0.0)
+    batch = assemble([lesson])
+    assert batch.ids_BT.shape[0] == rows
+    mine = batch.turns_BT[:-1]
+    counts = [int((mine == number).sum()) for number in range(4)]
+    assert counts == [turn.tokens for turn in long.turns]
+    assert (batch.turns_BT >= 0).equal(batch.mask_BT)
+    assert (batch.advantages_BT[~batch.mask_BT] == 0).all()
+
+
+def test_advantages_of_turns_reach_their_own_tokens_in_every_segment():
+    long = converse("strip", THOUGHT, PLAIN, ANSWER)
+    other = converse("strip", THOUGHT, ANSWER)
+    pair = group(spoken_episode("+", long), spoken_episode("-", other))
+    by_number = CreditSettings(type="turn_rtg", discount=0.5)
+    (lesson,) = score([pair], OUTCOME, CENTRED, by_number)
+    first, second = lesson.credits
+    assert first.turns == approx(((0.25 + 0.5) / 2, (0.5 + 1.0) / 2, 0.0))
+    assert second.turns == approx((-0.375, -0.75))
+    batch = assemble([lesson])
+    assert batch.ids_BT.shape[0] == 4  # each conversation begins again after the turn that thought
+    for rows, credit in ((slice(0, 2), first), (slice(2, 4), second)):
+        for number, advantage in enumerate(credit.turns):
+            found = batch.advantages_BT[rows][batch.turns_BT[rows] == number]
+            assert len(found) > 0
+            assert found.tolist() == approx([advantage] * len(found))
+
+
+def test_agents_of_a_team_have_turns_of_their_own():
+    team = spoken_episode("+", converse("keep", PLAIN, ANSWER), converse("keep", ANSWER))
+    alone = spoken_episode("-", converse("keep", PLAIN, ANSWER))
+    (lesson,) = score([group(team, alone)], OUTCOME, CENTRED, BY_TURN)
+    batch = assemble([lesson])
+    assert [int(row_T.max()) for row_T in batch.turns_BT] == [1, 0, 1]
+    assert lesson.credits[0].turns == approx((2.0, 2.0, 2.0))
+
+
+def test_turns_that_are_not_the_runs_of_a_row_are_refused():
+    pair = group(attempt("+", (row("..ss.s"),)), attempt("-", (row(".s"),)))
+    assemble(score([pair], OUTCOME, CENTRED))
+    lessons = score([pair], OUTCOME, CENTRED, BY_TURN)
+    with pytest.raises(ValueError, match=r"turns sampled \[1\] tokens.*runs of \[2, 1\]"):
+        assemble(lessons)
+
+
+def test_an_attempt_with_a_void_turn_is_compared_and_not_trained():
+    marks = SelectionSettings(mask_void_turns=True)
+    right, void = attempt("+", (row(".s"),)), attempt("~", (row("..s"),))
+    (lesson,) = score([group(right, void)], OUTCOME, CENTRED, selection=marks)
+    assert lesson.void == (False, True)
+    assert lesson.advantages == (1.0, -1.0)
+    assert assemble([lesson]).advantages_BT.tolist() == [[0.0, 1.0]]
+    assert summarise_comparison([lesson], marks) == {"groups/alone": 0.0, "selection/void": 0.5}
+    (trained,) = score([group(right, void)], OUTCOME, CENTRED)
+    assert assemble([trained]).ids_BT.shape[0] == 2
+
+
+def test_a_lesson_that_only_void_attempts_could_teach_informs_of_nothing():
+    void = [attempt("~", (row(".s"),)), attempt("?", (row(".s"),))]
+    settings = AdvantageSettings(kind="dr_grpo", singleton="raw")
+    marks = SelectionSettings(mask_void_turns=True)
+    (lesson,) = score([group(*void)], OUTCOME, settings, selection=marks)
+    assert lesson.advantages == (-1.0,)
+    assert not lesson.is_informative
+    assert summarise_comparison([lesson], marks) == {"groups/alone": 1.0, "selection/void": 1.0}
+
+
+def test_attempts_that_are_not_kept_move_no_mean_and_are_not_trained():
+    few = SelectionSettings(keep=2, keep_right=1, keep_wrong=1)
+    four = graded("p", "++--+")
+    (lesson,) = score([four], OUTCOME, CENTRED, selection=few)
+    assert lesson.left_out == (False, True, False, True, True)
+    assert lesson.advantages == (1.0, 0.0, -1.0, 0.0, 0.0)
+    assert len(lesson.trained) == 2
+    assert summarise_comparison([lesson], few) == {"groups/alone": 0.0, "selection/left_out": 0.6}
+    (equal,) = score([graded("p", "+++")], OUTCOME, CENTRED, selection=few)
+    assert equal.trained == []
+    assert summarise_comparison([], few) == {}
+
+
+def test_several_components_are_compared_apart():
+    rare = AdvantageSettings(kind="gdpo")
+    caller = spoken_episode("+", converse("keep", PLAIN, ANSWER))
+    others = [attempt(mark, (row(".s"),)) for mark in "+++-"]
+    (apart,) = score([group(caller, *others)], BONUS, rare)
+    (together,) = score([group(caller, *others)], BONUS, AdvantageSettings())
+
+    def share(lesson):
+        """How much the bonus sets right answers apart, of what sets right from wrong apart."""
+        caller, right, *_, wrong = lesson.advantages
+        return (caller - right) / (right - wrong)
+
+    assert share(together) == approx(0.25 / 2, rel=1e-4)
+    assert share(apart) == approx(1.0, rel=1e-4)
+    tokens = [sum(turn.tokens for turn in caller.trajectories[0].turns), 1, 1, 1, 1]
+    whole = sum(a * n for a, n in zip(apart.advantages, tokens, strict=True))
+    assert whole == approx(0.0, abs=1e-9)

@@ -7,7 +7,13 @@ import torch
 
 from forethought.core.trajectory import Tokens
 from forethought.learning.batch import pad
-from forethought.learning.logprobs import ChosenLogprobs, Reading, token_logprobs
+from forethought.learning.logprobs import (
+    ChosenLogprobs,
+    Reading,
+    Scale,
+    token_logprobs,
+    token_outlook,
+)
 from forethought.learning.losses.catalogue import LOSSES, objective
 from forethought.learning.losses.settings import LossSettings
 from forethought.learning.streams import Denominators, Streams
@@ -83,8 +89,9 @@ def test_portions_of_logits_change_neither_values_nor_gradient(logit_tokens):
     torch.testing.assert_close(gradient / scale, whole_gradient / scale, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("entropies", [False, True])
 @pytest.mark.parametrize("logit_tokens", [2, 9])
-def test_the_gradient_of_chosen_logprobs_is_that_of_finite_differences(logit_tokens):
+def test_the_gradient_of_the_head_is_that_of_finite_differences(logit_tokens, entropies):
     generator = torch.Generator().manual_seed(0)
     hidden, weight = (
         torch.randn(rows, 4, dtype=torch.float64, generator=generator).requires_grad_()
@@ -92,9 +99,22 @@ def test_the_gradient_of_chosen_logprobs_is_that_of_finite_differences(logit_tok
     )
     targets = torch.tensor([6, 0, 3, 3, 1])
     wide = Arithmetic(dtype=torch.float64)
-    assert torch.autograd.gradcheck(
-        ChosenLogprobs.apply, (hidden, weight, targets, 0.7, logit_tokens, wide)
-    )
+    scale = Scale(temperature=0.7, logit_tokens=logit_tokens, entropies=entropies)
+    assert torch.autograd.gradcheck(ChosenLogprobs.apply, (hidden, weight, targets, scale, wide))
+
+
+@pytest.mark.parametrize("logit_tokens", [7, 10_000])
+def test_entropies_are_those_of_the_librarys_logits_and_change_no_logprob(logit_tokens):
+    model = network()
+    scale = Scale(temperature=0.7, logit_tokens=logit_tokens, entropies=True)
+    effort = Effort(arithmetic=Arithmetic())
+    found = token_outlook(Decoder(model), Reading.of(BATCH), scale, effort)
+    assert torch.equal(found.logprobs_BT, values_of(model, BATCH, logit_tokens, 0.7))
+    with torch.no_grad():
+        logits = model(BATCH.ids_BT).logits[:, :-1] / 0.7
+    expected = torch.distributions.Categorical(logits=logits).entropy()
+    expected_BT = torch.nn.functional.pad(expected, (1, 0)).masked_fill(~BATCH.mask_BT, 0.0)
+    torch.testing.assert_close(found.entropies_BT, expected_BT, rtol=0, atol=2e-5)
 
 
 @torch.no_grad()
@@ -122,7 +142,7 @@ def test_ratios_at_unchanged_weights_are_exactly_one(name, dtype):
     )
     after_BT = values_of(model, GROUP, dtype=dtype)
     result = objective(LossSettings(name=name))(
-        after_BT, streams, Denominators.count([GROUP.mask_BT])
+        after_BT, streams, Denominators.count([GROUP.mask_BT], budget=8.0)
     )
     assert after_BT.dtype is torch.float32
     assert torch.equal(after_BT.detach(), before_BT)

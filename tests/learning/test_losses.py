@@ -1,35 +1,32 @@
-import json
+"""Every loss meets the worked numbers of its file, value and gradient, in both precisions."""
+
 from dataclasses import replace
-from functools import reduce
-from operator import add
-from pathlib import Path
 
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pytest import approx, mark
 
 from forethought.learning.advantage import AdvantageSettings, group_advantages
-from forethought.learning.losses.catalogue import LOSSES, objective
+from forethought.learning.losses.ratios import stretches, turn_ratio
 from forethought.learning.losses.settings import LossSettings
 from forethought.learning.losses.sft import sft
 from forethought.learning.streams import Denominators, Streams
+from learning.loss_cases import PRECISIONS, close, read, rows, solve, streams_of, tensor_of
 
-FOLDER = Path(__file__).parents[1] / "golden"
 TOKEN_CASES = {
     "02a_grpo_t": "grpo_t",
     "02b_grpo_t_kl": "grpo_t",
-    "02c_grpo_original_seq_mean": "grpo_t",
+    "02c_grpo_original_seq_mean": "grpo",
     "03_grpo_tcr": "grpo_tcr",
+    "06_dr_grpo": "dr_grpo",
 }
-SEQUENCE = "04_grpo_scr_gspo"
-PRECISIONS = [torch.float64, torch.float32]
-NAMES = sorted(LOSSES)
-quick = settings(deadline=None, max_examples=40)
-
-
-def read(name):
-    return json.loads((FOLDER / f"{name}.json").read_text())
+ADVANTAGES = {"06_dr_grpo": AdvantageSettings(kind="dr_grpo")}
+SEQUENCE, DAPO, CISPO, REINFORCE, OTHERS = (
+    "04_grpo_scr_gspo",
+    "05_dapo",
+    "07_cispo",
+    "08_reinforcepp_rloo",
+    "18_other_losses",
+)
 
 
 def recipe_of(case, name):
@@ -45,87 +42,19 @@ def recipe_of(case, name):
     )
 
 
-def streams_of(inputs, advantages, dtype):
-    mask_BT = torch.tensor(inputs["response_mask"]).bool()
-    old_BT = torch.tensor(inputs["old_logp"], dtype=dtype)
-    reference = inputs.get("ref_logp")
-    return Streams(
-        mask_BT=mask_BT,
-        advantages_BT=torch.tensor(advantages, dtype=dtype)[:, None].expand_as(old_BT),
-        old_logprobs_BT=old_BT,
-        weights_BT=torch.ones_like(old_BT),
-        ref_logprobs_BT=None if reference is None else torch.tensor(reference, dtype=dtype),
-    )
-
-
-def solve(recipe, logprobs_BT, streams, denominators=None):
-    """The loss, its gradient and its tally."""
-    leaf = logprobs_BT.detach().clone().requires_grad_()
-    result = objective(recipe)(leaf, streams, denominators or Denominators.count([streams.mask_BT]))
-    result.loss.backward()
-    return result.loss.item(), leaf.grad, result.tally
-
-
-def close(found, expected, dtype, tolerance, size=None):
-    """Within the file's tolerance; in single precision within 1e-6 of the size of what is added.
-
-    That is the size of the largest expected value, unless terms of another `size` cancel.
-    """
-    expected = torch.as_tensor(expected, dtype=dtype)
-    size = expected.abs().max().item() if size is None else size
-    limit = tolerance if dtype is torch.float64 else 1e-6 * size
-    torch.testing.assert_close(torch.as_tensor(found, dtype=dtype), expected, atol=limit, rtol=0.0)
-
-
-def rows(streams, chosen):
-    def pick(stream_BT):
-        return None if stream_BT is None else stream_BT[chosen]
-
-    return Streams(
-        mask_BT=streams.mask_BT[chosen],
-        advantages_BT=streams.advantages_BT[chosen],
-        old_logprobs_BT=streams.old_logprobs_BT[chosen],
-        weights_BT=streams.weights_BT[chosen],
-        ref_logprobs_BT=pick(streams.ref_logprobs_BT),
-    )
-
-
-@st.composite
-def batches(draw):
-    B, T = draw(st.integers(1, 6)), draw(st.integers(1, 6))
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
-
-    def normal(scale):
-        return scale * torch.randn(B, T, generator=generator, dtype=torch.float64)
-
-    old_BT = -normal(1.0).abs()
-    streams = Streams(
-        mask_BT=torch.rand(B, T, generator=generator) < draw(st.floats(0, 1)),
-        advantages_BT=normal(1.0),
-        old_logprobs_BT=old_BT,
-        weights_BT=normal(1.0).abs(),
-        ref_logprobs_BT=old_BT + normal(0.2),
-    )
-    return old_BT + normal(0.3), streams
-
-
-@st.composite
-def recipes(draw):
-    return LossSettings(
-        name=draw(st.sampled_from(NAMES)), kl_coefficient=draw(st.sampled_from((0.0, 0.1)))
-    )
-
-
 @mark.parametrize("dtype", PRECISIONS)
 @mark.parametrize(("file", "name"), TOKEN_CASES.items())
 def test_token_losses_meet_the_worked_numbers(file, name, dtype):
     case = read(file)
     inputs, expected, tolerance = case["inputs"], case["expected"], case["tolerance"]
     rewards = case.get("reward_components", {}).get("r_total_used", inputs["reward"])
-    advantages = group_advantages(rewards, inputs["group"], AdvantageSettings())
-    logprobs_BT = torch.tensor(inputs["logp"], dtype=dtype)
+    settings = ADVANTAGES.get(file, AdvantageSettings())
+    advantages = group_advantages(rewards, inputs["group"], settings)
+    logprobs_BT = tensor_of(inputs["logp"], dtype)
     streams = streams_of(inputs, advantages, dtype)
-    loss, gradient_BT, tally = solve(recipe_of(case, name), logprobs_BT, streams)
+    budget = case["config"].get("loss_scale_len")
+    denominators = Denominators.count([streams.mask_BT], budget=budget)
+    loss, gradient_BT, tally = solve(recipe_of(case, name), logprobs_BT, streams, denominators)
     means = tally.read()
     assert advantages == approx(expected["advantage"], abs=tolerance, rel=0)
     close(loss, expected["loss"], dtype, tolerance)
@@ -144,7 +73,7 @@ def test_token_losses_meet_the_worked_numbers(file, name, dtype):
 def test_the_sequence_loss_meets_the_worked_numbers(which, dtype):
     case = read(SEQUENCE)
     expected, tolerance = case["cases"][which], case["tolerance"]
-    logprobs_BT = torch.tensor(expected["logp"], dtype=dtype)
+    logprobs_BT = tensor_of(expected["logp"], dtype)
     streams = streams_of(case["inputs"], case["advantage"], dtype)
     recipe = recipe_of(case, "grpo_scr")
     loss, gradient_BT, _ = solve(recipe, logprobs_BT, streams)
@@ -158,79 +87,214 @@ def test_the_sequence_loss_meets_the_worked_numbers(which, dtype):
         assert means["clip_low"] + means["clip_high"] == float(expected["seq_clipped"][row])
 
 
-@quick
-@given(recipes(), batches(), st.data())
-def test_micro_batches_in_any_split_and_order_add_up_to_the_batch(recipe, batch, data):
-    logprobs_BT, streams = batch
-    order = data.draw(st.permutations(range(len(logprobs_BT))))
-    cut = data.draw(st.integers(0, len(order)))
-    shares = [share for share in (order[:cut], order[cut:]) if share]
-    denominators = Denominators.count([streams.mask_BT[share] for share in shares])
-    loss, gradient_BT, tally = solve(recipe, logprobs_BT, streams)
-    parts = [
-        solve(recipe, logprobs_BT[share], rows(streams, share), denominators) for share in shares
+@mark.parametrize("dtype", PRECISIONS)
+def test_dapo_meets_the_worked_numbers_with_and_without_its_filter(dtype):
+    case = read(DAPO)
+    inputs, expected, tolerance = case["inputs"], case["expected"], case["tolerance"]
+    recipe = recipe_of(case, "dapo")
+    advantages = group_advantages(inputs["reward"], inputs["group"], AdvantageSettings())
+    logprobs_BT, streams = tensor_of(inputs["logp"], dtype), streams_of(inputs, advantages, dtype)
+    kept = expected["kept_rows"]
+    everything, _, _ = solve(recipe, logprobs_BT, streams)
+    loss, gradient_BT, _ = solve(recipe, logprobs_BT[kept], rows(streams, kept))
+    close(everything, expected["loss_without_filter_same_batch"], dtype, tolerance)
+    close(loss, expected["loss_after_filter"], dtype, tolerance)
+    close(gradient_BT, expected["grad_logp_kept_rows"], dtype, tolerance)
+
+
+def cispo_recipes(bounds):
+    """Every way of saying these bounds of the weight."""
+    low, high = bounds["lower"], bounds["upper"]
+    if low:
+        return [LossSettings(name="cispo", clip_low=1.0 - low, clip_high=high - 1.0)]
+    return [
+        LossSettings(name="cispo", clip_high=high - 1.0),
+        LossSettings(name="cispo", cispo_cap_abs=high),
     ]
-    assert sum(part for part, _, _ in parts) == approx(loss, abs=1e-12)
-    for share, (_, part_BT, _) in zip(shares, parts, strict=True):
-        torch.testing.assert_close(part_BT, gradient_BT[share])
-    assert reduce(add, (part for _, _, part in parts)).read() == approx(tally.read())
-
-
-@quick
-@given(recipes(), batches(), st.integers(1, 4), st.sampled_from(("nan", "inf", "-inf")))
-def test_padding_and_garbage_change_nothing(recipe, batch, more, garbage):
-    logprobs_BT, streams = batch
-    wide_mask_BT = torch.nn.functional.pad(streams.mask_BT, (0, more), value=False)
-
-    def spoil(stream_BT):
-        wide_BT = torch.nn.functional.pad(stream_BT, (0, more))
-        return torch.where(wide_mask_BT, wide_BT, float(garbage))
-
-    spoilt = Streams(
-        mask_BT=wide_mask_BT,
-        advantages_BT=spoil(streams.advantages_BT),
-        old_logprobs_BT=spoil(streams.old_logprobs_BT),
-        weights_BT=spoil(streams.weights_BT),
-        ref_logprobs_BT=spoil(streams.ref_logprobs_BT),
-    )
-    loss, gradient_BT, tally = solve(recipe, logprobs_BT, streams)
-    again, wide_gradient_BT, wide_tally = solve(recipe, spoil(logprobs_BT), spoilt)
-    kept_BT = torch.nn.functional.pad(gradient_BT, (0, more))
-    assert again == approx(loss, abs=1e-12)
-    assert wide_tally.read() == approx(tally.read(), abs=1e-12)
-    torch.testing.assert_close(wide_gradient_BT, kept_BT)
-
-
-@quick
-@given(st.sampled_from(NAMES), batches())
-def test_at_the_policy_that_sampled_every_ratio_is_1_and_the_gradient_the_advantage(name, batch):
-    _, streams = batch
-    mask_BT = streams.mask_BT
-    _, gradient_BT, tally = solve(LossSettings(name=name), streams.old_logprobs_BT, streams)
-    lengths_B1 = mask_BT.sum(dim=1, keepdim=True).clamp(min=1)
-    sequences = max(int(mask_BT.any(dim=1).sum()), 1)
-    divisor = lengths_B1 * sequences if name == "grpo_scr" else max(int(mask_BT.sum()), 1)
-    expected_BT = streams.kept(-streams.advantages_BT * streams.weights_BT / divisor)
-    torch.testing.assert_close(gradient_BT, expected_BT)
-    means = tally.read()
-    assert means["ratio_max"] == float(mask_BT.any())
-    assert means["clip_low"] == means["clip_high"] == means["dual_clip"] == 0.0
 
 
 @mark.parametrize("dtype", PRECISIONS)
-@mark.parametrize("name", NAMES)
-@mark.parametrize("logprob", [1e4, -1e4])
-def test_an_extreme_ratio_stays_finite(name, logprob, dtype):
-    mask_BT = torch.ones(2, 3, dtype=torch.bool)
-    old_BT = torch.zeros(2, 3, dtype=dtype)
+@mark.parametrize("which", read(CISPO)["cases"])
+def test_each_convention_of_cispo_meets_the_worked_numbers(which, dtype):
+    case = read(CISPO)
+    expected, tolerance = case["cases"][which], case["tolerance"]
+    logprobs_BT = tensor_of(case["inputs"]["logp"], dtype)
+    streams = streams_of(case["inputs"], case["advantage"], dtype)
+    for recipe in cispo_recipes(expected):
+        loss, gradient_BT, tally = solve(recipe, logprobs_BT, streams)
+        means = tally.read()
+        close(loss, expected["loss"], dtype, tolerance, size=1.0)
+        close(gradient_BT, expected["grad_logp"], dtype, tolerance)
+        close(means["clip_low"] + means["clip_high"], expected["clip_frac"], dtype, tolerance)
+
+
+def test_cispo_leaves_every_token_with_an_advantage_its_gradient():
+    case = read(CISPO)
+    streams = streams_of(case["inputs"], case["advantage"])
+    recipe = LossSettings(name="cispo", clip_low=0.2)
+    _, gradient_BT, tally = solve(recipe, tensor_of(case["inputs"]["logp"]), streams)
+    means = tally.read()
+    assert means["clip_low"] > 0.0
+    assert means["clip_high"] > 0.0
+    assert torch.equal(gradient_BT != 0, streams.mask_BT & (streams.advantages_BT != 0))
+
+
+@mark.parametrize("dtype", PRECISIONS)
+def test_reinforce_and_its_clipped_form_meet_the_worked_numbers(dtype):
+    case = read(REINFORCE)
+    inputs, expected, tolerance = case["inputs"], case["expected"], case["tolerance"]
+    logprobs_BT = tensor_of(inputs["logp"], dtype)
+    clip = case["config"]["clip"]
+    whitened = streams_of(inputs, expected["adv_whiten_ddof1_eps1e8"], dtype)
+    clipped = LossSettings(name="grpo_t", clip_low=clip, clip_high=clip)
+    loss, gradient_BT, _ = solve(clipped, logprobs_BT, whitened)
+    close(loss, expected["loss_token_mean_clip02"], dtype, tolerance, size=1.0)
+    close(gradient_BT, expected["grad_logp"], dtype, tolerance)
+    left_out = streams_of(inputs, expected["rloo_adv"], dtype)
+    loss, gradient_BT, _ = solve(LossSettings(name="reinforce"), logprobs_BT, left_out)
+    close(loss, expected["rloo_reinforce_loss_seq_sum_mean"], dtype, tolerance, size=1.0)
+    close(gradient_BT, expected["rloo_grad_logp"], dtype, tolerance)
+
+
+def other_recipe(case, name):
+    if name == "gmpo":
+        low, high = case["clip_log"]
+        return LossSettings(name="gmpo", clip_low=low, clip_high=high)
+    if name == "dppo_tv":
+        return LossSettings(
+            name="dppo_tv",
+            clip_low=case["mask_low"],
+            clip_high=case["mask_high"],
+            drift_coefficient=case["kl_tau"],
+        )
+    return LossSettings(name=name)
+
+
+@mark.parametrize("dtype", PRECISIONS)
+@mark.parametrize(
+    ("key", "name", "old"),
+    [
+        ("sapo", "sapo", "old_logp"),
+        ("gmpo", "gmpo", "old_logp"),
+        ("dppo_prime_rl", "dppo_tv", "rollout_logp"),
+    ],
+)
+def test_losses_with_another_trust_region_meet_the_worked_numbers(key, name, old, dtype):
+    file = read(OTHERS)
+    case, tolerance = file[key], file["tolerance"]
+    recipe = other_recipe(case, name)
+    logprobs_BT = tensor_of(file["inputs"]["logp"], dtype)
+    streams = streams_of(file["inputs"], file["advantage"], dtype, old=old)
+    loss, gradient_BT, tally = solve(recipe, logprobs_BT, streams)
+    close(loss, case["loss"], dtype, tolerance, size=1.0)
+    close(gradient_BT, case["grad_logp"], dtype, tolerance)
+    if "keep" in case:
+        means = tally.read()
+        dropped = 1.0 - tensor_of(case["keep"])[streams.mask_BT].mean().item()
+        assert means["clip_low"] + means["clip_high"] == approx(dropped)
+    for row, ratio in enumerate(case.get("seq_ratio", [])):
+        _, _, alone = solve(recipe, logprobs_BT[[row]], rows(streams, [row]))
+        close(alone.read()["ratio_max"], ratio, dtype, tolerance)
+
+
+def test_a_token_that_gmpo_holds_has_no_gradient_and_is_counted_on_its_side():
+    old_BT = torch.full((2, 2), -1.0, dtype=torch.float64)
+    moved_BT = torch.tensor([[0.5, -0.5], [0.5, -0.5]], dtype=torch.float64)
+    mask_BT = torch.ones(2, 2, dtype=torch.bool)
+    for advantage, held, side in ((1.0, 0, "clip_high"), (-1.0, 1, "clip_low")):
+        streams = Streams.uniform(mask_BT, advantage=advantage, old_logprobs_BT=old_BT)
+        _, gradient_BT, tally = solve(LossSettings(name="gmpo"), old_BT + moved_BT, streams)
+        assert torch.equal(gradient_BT == 0, torch.arange(2).expand(2, 2) == held)
+        other = {"clip_high": "clip_low", "clip_low": "clip_high"}[side]
+        assert (tally.read()[side], tally.read()[other]) == (0.5, 0.0)
+
+
+@mark.parametrize(
+    ("recipe", "coefficient"),
+    [
+        (LossSettings(name="dppo_tv", drift_coefficient=0.5), 0.5),
+        (LossSettings(name="dapo", kl_coefficient=1.0, kl_estimator="k2"), 0.5),
+    ],
+)
+def test_weights_scale_what_samples_are_worth_and_not_what_the_policy_pays(recipe, coefficient):
+    old_BT = tensor_of([[-1.0, -1.0]])
+    logprobs_BT = tensor_of([[-0.9, -1.3]])
     streams = replace(
-        Streams.uniform(mask_BT, advantage=-1.0, old_logprobs_BT=old_BT), ref_logprobs_BT=old_BT
+        Streams.uniform(old_BT < 0, advantage=1.0, old_logprobs_BT=old_BT),
+        weights_BT=torch.zeros_like(old_BT),
+        ref_logprobs_BT=old_BT,
     )
-    recipe = LossSettings(name=name, kl_coefficient=0.1)
-    loss, gradient_BT, tally = solve(recipe, old_BT + logprob, streams)
-    found = torch.tensor([loss, *tally.read().values()])
-    assert torch.isfinite(found).all()
-    assert torch.isfinite(gradient_BT).all()
+    loss, _, _ = solve(recipe, logprobs_BT, streams)
+    assert loss == approx(coefficient * (0.1**2 + 0.3**2) / 2)
+
+
+@mark.parametrize("dtype", PRECISIONS)
+def test_the_two_sided_clip_is_the_dual_clip(dtype):
+    file = read(OTHERS)
+    case = file["two_sided_delta2"]
+    recipe = LossSettings(
+        name="grpo_t", clip_low=case["clip"], clip_high=case["clip"], dual_clip=case["delta"]
+    )
+    streams = streams_of(file["inputs"], file["advantage"], dtype)
+    logprobs_BT = tensor_of(file["inputs"]["logp"], dtype)
+    loss, gradient_BT, _ = solve(recipe, logprobs_BT, streams)
+    close(loss, case["loss"], dtype, file["tolerance"], size=1.0)
+    # In its own words: -min(min(r, δ) A, clip(r) A).
+    leaf = logprobs_BT.clone().requires_grad_()
+    ratio_BT, A_BT = (leaf - streams.old_logprobs_BT).exp(), streams.advantages_BT
+    fenced_BT = ratio_BT.clamp(1 - case["clip"], 1 + case["clip"])
+    loss_BT = -torch.minimum(ratio_BT.clamp(max=case["delta"]) * A_BT, fenced_BT * A_BT)
+    loss_BT[streams.mask_BT].mean().backward()
+    close(gradient_BT, leaf.grad, dtype, file["tolerance"])
+
+
+@mark.parametrize("dtype", PRECISIONS)
+def test_the_ratio_of_a_turn_meets_the_worked_numbers(dtype):
+    file = read(OTHERS)
+    case, inputs = file["turn_geometric_ratio"], file["inputs"]
+    streams = streams_of(inputs, file["advantage"], dtype)
+    turns_BT = torch.tensor(case["turn_id"])
+    logprobs_BT = tensor_of(inputs["logp"], dtype)
+    assert torch.equal(stretches(streams.mask_BT), turns_BT)
+    for given in (streams, replace(streams, turns_BT=turns_BT)):
+        found_BT = streams.kept(turn_ratio(logprobs_BT, given))
+        close(found_BT, case["ratio"], dtype, file["tolerance"])
+
+
+def test_a_turns_gradient_is_that_of_its_geometric_mean():
+    file = read(OTHERS)
+    turns_BT = torch.tensor(file["turn_geometric_ratio"]["turn_id"])
+    streams = replace(streams_of(file["inputs"], file["advantage"]), turns_BT=turns_BT)
+    logprobs_BT = tensor_of(file["inputs"]["logp"])
+    _, gradient_BT, _ = solve(
+        LossSettings(name="grpo_turn", clip_low=0.9, clip_high=9.0, aggregation="token-sum"),
+        logprobs_BT,
+        streams,
+    )
+    leaf = logprobs_BT.clone().requires_grad_()
+    total = torch.zeros((), dtype=torch.float64)
+    for row, turns_T in enumerate(turns_BT.tolist()):
+        for turn in {*turns_T} - {-1}:
+            places = [place for place, each in enumerate(turns_T) if each == turn]
+            moved = (leaf - streams.old_logprobs_BT)[row, places]
+            total = total - len(places) * file["advantage"][row] * moved.mean().exp()
+    total.backward()
+    close(gradient_BT, leaf.grad, torch.float64, file["tolerance"])
+
+
+def test_one_turn_a_sequence_is_the_sequence_loss_and_one_token_a_turn_the_token_loss():
+    case = read(OTHERS)
+    streams = streams_of(case["inputs"], case["advantage"])
+    logprobs_BT = tensor_of(case["inputs"]["logp"])
+    alike = {"clip_low": 0.1, "clip_high": 0.1, "aggregation": "seq-mean-token-mean"}
+    by_turn = LossSettings(name="grpo_turn", **alike)
+    whole_BT = torch.zeros_like(streams.mask_BT, dtype=torch.int64)
+    single_BT = torch.arange(streams.mask_BT.shape[1]).expand_as(whole_BT)
+    for turns_BT, name in ((whole_BT, "grpo_scr"), (single_BT, "grpo_t")):
+        found = solve(by_turn, logprobs_BT, replace(streams, turns_BT=turns_BT))
+        expected = solve(LossSettings(name=name, **alike), logprobs_BT, streams)
+        assert found[0] == approx(expected[0], abs=1e-12)
+        torch.testing.assert_close(found[1], expected[1])
 
 
 def test_a_sequences_ratio_may_carry_different_advantages_at_its_tokens():
@@ -241,8 +305,9 @@ def test_a_sequences_ratio_may_carry_different_advantages_at_its_tokens():
         old_logprobs_BT=old_BT,
         weights_BT=torch.ones_like(old_BT),
     )
-    _, gradient_BT, _ = solve(LossSettings(name="grpo_scr"), old_BT, streams)
-    torch.testing.assert_close(gradient_BT, torch.tensor([[-1.0, 0.5]], dtype=torch.float64))
+    for name in ("grpo_scr", "grpo_turn", "gmpo"):
+        _, gradient_BT, _ = solve(LossSettings(name=name), old_BT, streams)
+        torch.testing.assert_close(gradient_BT, torch.tensor([[-1.0, 0.5]], dtype=torch.float64))
 
 
 def test_imitation_is_the_weighted_mean_of_what_the_author_chose():

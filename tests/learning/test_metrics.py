@@ -73,11 +73,13 @@ def lessons_of(*groups):
 
 def test_lessons_are_told_by_component_and_by_how_many_compare():
     found = summarise_lessons(lessons_of(graded("a", "++"), graded("b", "+-"), graded("c", "--")))
+    outcome = {"": 0.0, "/share": 1.0, "/spread": 1.0, "/nonzero": 1.0, "/with_outcome": 1.0}
+    nothing = {"": 0.0, "/share": 0.0, "/spread": 0.0, "/nonzero": 0.0}
     assert found == approx(
         {
-            "reward/outcome": 0.0,
-            "reward/tool_bonus": 0.0,
-            "reward/overlong": 0.0,
+            **{f"reward/outcome{name}": value for name, value in outcome.items()},
+            **{f"reward/tool_bonus{name}": value for name, value in nothing.items()},
+            **{f"reward/overlong{name}": value for name, value in nothing.items()},
             "reward/mean": 0.0,
             "groups/informative": 1 / 3,
             "groups/all_right": 1 / 3,

@@ -1,10 +1,12 @@
 """The loop of reinforcement learning learns, resumes, and stops when nothing can be measured."""
 
 import asyncio
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, field
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from forethought.agents.groups import Waves
 from forethought.core.errors import RecipeError
@@ -15,10 +17,13 @@ from forethought.core.verdict import Verdict
 from forethought.curation.pool import Pool
 from forethought.journal.run import Run
 from forethought.learning.checkpoint import Checkpoints, read_state
-from forethought.learning.losses.catalogue import objective
-from forethought.learning.rl import Keeping, RLPlan, train_rl
+from forethought.learning.keeping import Keeping
+from forethought.learning.practice import RLPlan
+from forethought.learning.rl import train_rl
 from forethought.learning.settings import RLOptimizerSettings, RLSettings
 from forethought.policy.local.crew import LocalCrew
+from forethought.policy.local.models import load_local
+from forethought.policy.local.value_head import add_value_head, value_head_of
 from forethought.policy.protocol import Sampler, SamplingSettings
 from learning.rows import learner_of
 from tiny import local_model, same_weights, weights
@@ -88,6 +93,7 @@ class Training:
     temperature: float = 1.0
     max_prefix_breaks: float = 1.0
     spoil: object = as_it_is
+    more: dict = field(default_factory=dict)
 
     def __post_init__(self):
         self.model = local_model(vocab_size=8, spread=0.15)
@@ -108,19 +114,23 @@ class Training:
             uninformative=self.uninformative,
             max_prefix_breaks=self.max_prefix_breaks,
             optimizer=RLOptimizerSettings(type=self.optimizer, rate=3e-2, schedule="cosine"),
+            **self.more,
         )
-        crew = LocalCrew(self.model.network)
+        if settings.needs_critic:
+            add_value_head(self.model.network)
+        reference = copy.deepcopy(self.model.network) if settings.needs_reference else None
+        crew = LocalCrew(self.model.network, reference)
         learner = learner_of(
             self.model,
             crew,
             steps=settings.steps * settings.updates,
             temperature=self.temperature,
+            critic=settings.credit.critic if settings.needs_critic else None,
             **settings.optimizer.model_dump(),
         )
         problems = [Problem(id=f"{n}", prompt="?", answer="!") for n in range(6)]
         plan = RLPlan(
             settings=settings,
-            objective=objective(settings.loss),
             seed=0,
             flow=Waves(64),
         )
@@ -264,3 +274,130 @@ def test_an_error_in_a_round_rises_as_itself_and_the_run_goes_on_from_there(save
     assert len(resumed.reports) == (3 if save_every == 1 else 5)
     whole = Training(tmp_path / "whole", steps=5, save_every=save_every).run()
     assert same_weights(weights(resumed.model.network), weights(whole.model.network))
+
+
+def test_further_draws_replace_groups_that_teach_nothing(tmp_path):
+    def judge(token, key):
+        return Verdict.right() if key.group[-1] in "012" else hits(token, key)
+
+    training = Training(tmp_path, judge, steps=2, more={"draws": 5}).run()
+    _, groups = training.journal()
+    for step, report in enumerate(training.reports):
+        mine = [group for group in groups if group.id.split("/")[1].split(".")[0] == str(step)]
+        assert 2 <= report["groups/draws"] <= 5
+        assert len(mine) == 4 * report["groups/draws"]
+        assert report["groups/informative"] == 1.0
+        # The accuracy is that of everything that was attempted.
+        everyone = [episode.right for group in mine for episode in group.episodes]
+        assert report["accuracy"] == sum(everyone) / len(everyone)
+    assert len({group.id for group in groups}) == len(groups)
+
+
+def test_draws_end_where_nothing_can_be_learnt(tmp_path):
+    training = Training(tmp_path, lambda *_: Verdict.right(), steps=1, more={"draws": 3})
+    before = weights(training.model.network)
+    (report,) = training.run().reports
+    assert (report["groups/draws"], report["updates"]) == (3.0, 0.0)
+    assert same_weights(weights(training.model.network), before)
+
+
+def test_the_learners_own_old_logprobs_make_first_ratios_exactly_one(tmp_path):
+    recomputed = {"off_policy": {"old": "recomputed"}}
+    one = Training(tmp_path / "one", steps=1, updates=1, more=recomputed).run()
+    (report,) = one.reports
+    assert report["ratio_max"] == 1.0
+    assert report["approx_kl_k3"] == 0.0
+    assert 0.0 <= report["mismatch/k3"] < 1e-6
+    other = Training(tmp_path / "other", steps=1, updates=1).run()
+    for found, expected in zip(
+        one.model.network.parameters(), other.model.network.parameters(), strict=True
+    ):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    (report,) = Training(tmp_path / "two", steps=1, updates=2, more=recomputed).run().reports
+    assert report["approx_kl_k3"] > 1e-3  # both share the policy before the first
+
+
+def test_rejected_sequences_are_not_trained(tmp_path):
+    correction = {"sequence_bounds": (2.0, 3.0)}
+    more = {"off_policy": {"old": "recomputed", "correction": correction}}
+    training = Training(tmp_path, steps=1, more=more)
+    before = weights(training.model.network)
+    (report,) = training.run().reports
+    assert report["updates"] == 0.0
+    assert same_weights(weights(training.model.network), before)
+
+
+def test_what_is_steered_changes_the_loss_and_is_told(tmp_path):
+    clip = {"schedule": "linear-floor", "start": 0.3, "fall": 0.2, "floor": 0.15}
+    reports = Training(tmp_path, steps=4, more={"control": {"clip": clip}}).run().reports
+    told = [report["control/clip_high"] for report in reports]
+    assert told[0] == 0.3
+    assert told == sorted(told, reverse=True)
+    assert told[-1] < 0.2
+    tight = {"schedule": "constant", "start": 1e-3}
+    wide = {"schedule": "constant", "start": 10.0}
+    clipped = [
+        Training(tmp_path / name, steps=1, more={"control": {"clip": clip}}).run().reports[0]
+        for name, clip in (("tight", tight), ("wide", wide))
+    ]
+    assert clipped[0]["clip_high"] > 0.0
+    assert clipped[1]["clip_high"] == 0.0
+
+
+def test_a_steered_run_that_was_killed_and_resumed_is_the_run_that_was_not_to_the_bit(tmp_path):
+    steered = {
+        "control": {
+            "clip": {"schedule": "entropy-feedback", "start": 0.3, "step": 0.02},
+            "entropy": {"target": 5.0, "delta": 1e-3},
+            "kl": {"rule": "adaptive", "start": 0.01, "most": 1.0, "target": 0.05, "horizon": 64},
+        }
+    }
+    how = {"steps": 6, "save_every": 2, "more": steered}
+    whole = Training(tmp_path / "whole", **how).run()
+    with pytest.raises(KeyboardInterrupt):
+        Training(tmp_path / "killed", stop_after=4, **how).run()
+    resumed = Training(tmp_path / "killed", **how).run()
+    assert same_weights(weights(resumed.model.network), weights(whole.model.network))
+    assert resumed.journal() == whole.journal()
+    for name in ("entropy_coefficient", "kl_coefficient"):
+        told = [report[f"control/{name}"] for report in whole.reports]
+        assert len(set(told)) > 2
+
+
+def test_a_checkpoint_that_was_steered_otherwise_is_refused(tmp_path):
+    clip = {"control": {"clip": {"schedule": "constant", "start": 0.3}}}
+    with pytest.raises(KeyboardInterrupt):
+        Training(tmp_path, steps=6, save_every=2, stop_after=3, more=clip).run()
+    with pytest.raises(RecipeError, match="steered by clip"):
+        Training(tmp_path, steps=6, save_every=2).run()
+
+
+GAE = {"credit": {"type": "gae", "critic": {"rate": 0.05}}}
+
+
+def test_a_critic_learns_what_to_expect_and_the_policy_learns_by_it(tmp_path):
+    training = Training(tmp_path, steps=12, more=GAE).run()
+    accuracy = [report["accuracy"] for report in training.reports]
+    assert accuracy[0] < 0.4
+    assert accuracy[-1] > 0.9
+    head = value_head_of(training.model.network)
+    assert head is not None
+    assert head.weight.abs().max() > 0
+    assert all("critic/explained" in report for report in training.reports)
+
+
+def test_a_run_with_a_critic_resumes_to_the_bit(tmp_path):
+    how = {"steps": 6, "save_every": 2, "more": GAE}
+    whole = Training(tmp_path / "whole", **how).run()
+    with pytest.raises(KeyboardInterrupt):
+        Training(tmp_path / "killed", stop_after=4, **how).run()
+    resumed = Training(tmp_path / "killed", **how).run()
+    assert same_weights(weights(resumed.model.network), weights(whole.model.network))
+    assert resumed.journal() == whole.journal()
+    folder = tmp_path / "whole" / "run" / "checkpoints" / "rl" / "5"
+    assert not any("value_head" in name for name in load_file(folder / "model.safetensors"))
+    assert load_local(str(folder)).parameters == training_parameters(whole) - 25
+
+
+def training_parameters(training):
+    return sum(each.numel() for each in training.model.network.parameters())

@@ -8,9 +8,10 @@ import pytest
 from forethought.journal.run import Run
 from forethought.learning.checkpoint import Checkpoints
 from forethought.learning.demonstrations import Demonstrations
-from forethought.learning.rl import Keeping
+from forethought.learning.held_out import best_first
+from forethought.learning.keeping import Keeping
 from forethought.learning.settings import PhaseSettings, SFTOptimizerSettings
-from forethought.learning.sft import SFTPlan, train_phase
+from forethought.learning.sft import HeldOutPlan, SFTPlan, train_phase
 from learning.rows import crew_of, learner_of, random_rows
 from tiny import local_model, same_weights, weights
 
@@ -34,6 +35,10 @@ class Phase:
     stop_after: int | None = None
     optimizer: str = "adamw"
     workers: int = 0
+    batch: int = 8
+    held_out: list | None = None
+    keep_best: int = 0
+    said: list = field(default_factory=list)
 
     def __post_init__(self):
         self.model = local_model(spread=0.1)
@@ -43,6 +48,17 @@ class Phase:
     async def pilot(self, step):
         self.piloted.append(step)
         return {"pilot/sampled": self.pilots.get(step, 0.0)}
+
+    async def measure(self):
+        return {"held_out/loss": self.held_out.pop(0)}
+
+    def measuring(self):
+        """What is held out is foretold as a list says, in every second step."""
+        if self.held_out is None:
+            return None
+        return HeldOutPlan(
+            measure=self.measure, every=2, keep_best=self.keep_best, say=self.said.append
+        )
 
     def watch(self, step, report):
         self.reports[step] = report
@@ -56,7 +72,7 @@ class Phase:
         phase = PhaseSettings(
             name="first",
             steps=self.steps,
-            batch=8,
+            batch=self.batch,
             tool_free=0.25,
             stop_at=self.stop_at,
             optimizer=optimizer,
@@ -67,14 +83,19 @@ class Phase:
             save_every=self.save_every,
             pilot_every=self.pilot_every,
             pilot=self.pilot,
+            held_out=self.measuring(),
         )
         crew = crew_of(self.model, self.workers)
         learner = learner_of(self.model, crew, steps=self.steps, **optimizer.model_dump())
         try:
             with Run.create_or_open(self.folder / "run", {}) as run:
-                keeping = Keeping(
-                    journal=run.stage("sft"), checkpoints=Checkpoints(folder=run.checkpoints / "s")
+                stage = run.stage("sft")
+                checkpoints = Checkpoints(
+                    folder=run.checkpoints / "s",
+                    keep_best=self.keep_best,
+                    ranking=lambda: best_first(stage.series("held_out/loss")),
                 )
+                keeping = Keeping(journal=stage, checkpoints=checkpoints)
                 asyncio.run(train_phase(plan, DATA, learner, keeping, self.watch))
         finally:
             crew.close()
@@ -135,3 +156,51 @@ def test_steps_beyond_the_checkpoint_are_unknown_until_they_are_done_again(tmp_p
         with pytest.raises(KeyboardInterrupt):
             Phase(tmp_path, stop_after=stop_after).run()
     assert [step for step, _ in Phase(tmp_path).kept()[1]] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("stop_after", "left"), [(1, [0, 1, 2, 3, 4, 5]), (2, [3, 4, 5]), (4, [3, 4, 5]), (5, [])]
+)
+def test_a_phase_saved_at_the_end_of_an_epoch_goes_on_with_the_next(stop_after, left, tmp_path):
+    # Twelve rows with calls, four a step: an epoch is three steps, and each ends in a checkpoint.
+    with pytest.raises(KeyboardInterrupt):
+        Phase(tmp_path, steps=6, batch=5, stop_after=stop_after).run()
+    resumed = Phase(tmp_path, steps=6, batch=5).run()
+    assert list(resumed.reports) == left
+    checkpoints, losses = resumed.kept()
+    assert checkpoints == [2, 5]
+    assert [step for step, _ in losses] == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_best_checkpoints_are_saved_when_they_are_made_and_stay(tmp_path):
+    losses = [3.0, 1.0, 2.0, 1.5, 4.0]
+    phase = Phase(tmp_path, steps=10, save_every=100, keep_best=2, held_out=losses).run()
+    assert phase.kept()[0] == [3, 7, 9]
+
+
+def test_without_a_best_to_keep_nothing_is_saved_for_it(tmp_path):
+    losses = [3.0, 1.0, 2.0, 1.5, 4.0]
+    phase = Phase(tmp_path, steps=10, save_every=100, held_out=losses).run()
+    assert phase.kept()[0] == [9]
+    assert phase.said == []
+
+
+def test_what_begins_to_be_learnt_by_heart_is_said_early_and_once(tmp_path):
+    losses = [1.0, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4]
+    phase = Phase(tmp_path, steps=14, held_out=losses).run()
+    assert phase.said == [
+        "step 9: loss on held-out demonstrations has risen 3 times in a row (0.900, 1.000, 1.100, "
+        "1.200) while training loss fell: they are being learnt by heart. Fewer steps, more "
+        'demonstrations or sft.keep = "best" help'
+    ]
+
+
+def test_a_killed_phase_measures_and_keeps_what_an_undisturbed_one_does(tmp_path):
+    losses = [3.0, 1.0, 2.0, 1.5]
+    whole = Phase(tmp_path / "whole", keep_best=1, held_out=[*losses]).run()
+    with pytest.raises(KeyboardInterrupt):
+        Phase(tmp_path / "killed", keep_best=1, held_out=[*losses], stop_after=6).run()
+    resumed = Phase(tmp_path / "killed", keep_best=1, held_out=losses[3:]).run()
+    assert list(resumed.reports) == [6, 7]
+    assert resumed.kept() == whole.kept()
+    assert same_weights(weights(resumed.model.network), weights(whole.model.network))

@@ -2,10 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from benchmarks.speed.subjects.answer import Cases, Task, answer
 from benchmarks.speed.subjects.lengths import lengths
@@ -26,9 +27,10 @@ from forethought.core.trajectory import Group
 from forethought.journal.run import Run
 from forethought.journal.stage import Stage
 from forethought.learning.checkpoint import Checkpoints
-from forethought.learning.losses.catalogue import objective
+from forethought.learning.keeping import Keeping
+from forethought.learning.practice import RLPlan
 from forethought.learning.rewards import RewardSettings
-from forethought.learning.rl import Keeping, RLPlan, train_rl
+from forethought.learning.rl import train_rl
 from forethought.learning.settings import RLSettings
 from forethought.tasks.graders import BoxedGrader
 from forethought.tools.python_tool import PythonTool
@@ -53,6 +55,14 @@ class InOrder:
         return [self.problems[(first + n) % len(self.problems)] for n in range(self.count)]
 
     def learn(self, groups: Sequence[Group]) -> None:
+        """Nothing: the order is fixed."""
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """Nothing: the order is fixed."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Nothing: the order is fixed."""
 
 
@@ -86,7 +96,6 @@ async def train(task: Task, engine: Engine, stage: Stage) -> tuple[Counted, Cloc
     )
     plan = RLPlan(
         settings=settings,
-        objective=objective(settings.loss),
         seed=task["seed"],
         flow=engine.compute.flow,
     )

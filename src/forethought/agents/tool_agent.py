@@ -107,7 +107,7 @@ class ToolAgent:
                 verdict = await self.grader.grade(problem, trajectory)
         except RolloutError as error:
             if self.limits.stop_at_faults and is_programming(error):
-                raise error.__cause__ or error
+                raise error.__cause__ or error from None
             trajectory = transcript.end(Stop.FAILED, error="".join(format_exception(error)))
             verdict = Verdict.not_measured(str(error))
         return Episode(id=key.episode, problem=problem, trajectories=(trajectory,), verdict=verdict)

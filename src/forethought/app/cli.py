@@ -12,8 +12,11 @@ from pathlib import Path
 from rich.console import Console
 
 from forethought.app.doctor import add_doctor
+from forethought.app.linter import warnings
+from forethought.app.program import spoken
 from forethought.app.recipe import Recipe, read_recipe
 from forethought.app.show import Show
+from forethought.app.study.command import add_study
 from forethought.core.errors import ForethoughtError, RecipeError
 from forethought.journal.run import Run
 from forethought.journal.status import reported
@@ -71,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     report.set_defaults(run_command=_report)
     recipe = commands.add_parser("recipe", help="print the embedded recipe", allow_abbrev=False)
     recipe.set_defaults(run_command=_recipe)
+    add_study(commands)
     add_doctor(commands)
     return parser
 
@@ -92,7 +96,7 @@ def _stage(options: argparse.Namespace, overrides: list[str], console: Console) 
     run = ["--run", str(options.run)] if options.run else []
     same = [str(options.recipe), *run, *overrides]
     words = [following, *([str(folder)] if following == "report" else same)]
-    Show(console).tell(f"\nNext: forethought {shlex.join(words)}")
+    Show(console).tell(f"\nNext: {spoken(*words)}")
 
 
 def _report(options: argparse.Namespace, overrides: list[str], console: Console) -> None:
@@ -125,6 +129,8 @@ def _embedded() -> Traversable:
 def _run(name: str, recipe: Recipe, folder: Path, console: Console) -> None:
     with Run.create_or_open(folder, recipe.model_dump(mode="json")) as run:
         Show(console).tell(f"run folder: {folder}")
+        for sentence in warnings(recipe):
+            Show(console).tell(f"warning: {sentence}", style="yellow")
         # Only here, so that bad input and --help are answered before torch is loaded.
         from forethought.app.context import Context  # noqa: PLC0415
         from forethought.app.pipeline import WORK  # noqa: PLC0415

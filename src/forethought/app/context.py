@@ -12,13 +12,15 @@ from forethought.app.calibration import as_document, circumstances
 from forethought.app.engine import Engine, start_engine
 from forethought.app.problems import Division, TrainingSide, training_side
 from forethought.app.recipe import Recipe
+from forethought.app.resumption import FREE, may_differ
 from forethought.app.show import Bar, Show
 from forethought.core.errors import RecipeError
 from forethought.core.trajectory import Group
 from forethought.journal.run import Run
-from forethought.journal.stage import FINGERPRINT, Stage
-from forethought.learning.checkpoint import Checkpoints
-from forethought.learning.rl import Keeping, Watcher
+from forethought.journal.stage import Stage
+from forethought.learning.checkpoint import Checkpoints, refuse_damaged
+from forethought.learning.held_out import HELD_OUT_LOSS, best_first
+from forethought.learning.keeping import Keeping, Watcher
 from forethought.learning.settings import PhaseSettings
 from forethought.policy.local.models import LocalModel, load_local
 
@@ -29,6 +31,8 @@ RL = (*MEASURE, "rl")
 
 CALIBRATION = "calibration.json"
 """In a run's folder: who computes fastest, and how fast."""
+CHOSEN = "chosen"
+"""A training stage's document that names the step whose weights it ended with, if not the last."""
 MOST_UNMEASURED = 0.1
 """The share of attempts that broken infrastructure may take where no setting says otherwise."""
 
@@ -71,7 +75,9 @@ class Context:
             self._compare(stage, sections, phases)
             self.show.say(f"{name}: done before, not repeated")
             return None
-        stage.begin(self._fingerprint(sections, phases))
+        settings = self._fingerprint(sections, phases)
+        if changed := stage.begin(settings, may_differ(stage, settings)):
+            self.show.say(f"{name} goes on with other settings: {'; '.join(changed)}")
         return stage
 
     def refuse_other_recipe(self, sections: tuple[str, ...], phases: int | None = None) -> None:
@@ -98,13 +104,8 @@ class Context:
         return COLLECT if self.recipe.collect.teacher is None else (*COLLECT, "sampling")
 
     def _compare(self, stage: Stage, sections: tuple[str, ...], phases: int | None) -> None:
-        """Refuse a recipe other than the one that a finished stage was made with.
-
-        Where it was computed binds nobody: what comes later may run on another machine.
-        """
-        made = stage.get(FINGERPRINT) or {}
-        now = self._fingerprint(sections, phases)
-        stage.begin(now | {key: value for key, value in made.items() if key == "compute"})
+        """Refuse a recipe other than the one that a finished stage was made with."""
+        stage.begin(self._fingerprint(sections, phases), FREE)
 
     def _fingerprint(self, sections: tuple[str, ...], phases: int | None) -> dict[str, Any]:
         settings: dict[str, Any] = self.recipe.model_dump(mode="json")
@@ -121,25 +122,42 @@ class Context:
 
     def keeping(self, stage: Stage) -> Keeping:
         """Where a training stage keeps things."""
-        return Keeping(journal=stage, checkpoints=self.checkpoints(stage.name))
+        return Keeping(journal=stage, checkpoints=self._checkpoints(stage))
 
-    def checkpoints(self, name: str) -> Checkpoints:
-        """A training stage's checkpoints."""
-        return Checkpoints(folder=self.run.checkpoints / name)
+    def _checkpoints(self, stage: Stage) -> Checkpoints:
+        folder, say = self.run.checkpoints / stage.name, self.show.say
+        if stage.name == "rl":
+            return Checkpoints(folder=folder, keep_last=self.recipe.rl.keep_last, say=say)
+        sft = self.recipe.sft
+        return Checkpoints(
+            folder=folder,
+            keep_last=sft.keep_last,
+            keep_best=sft.best_kept,
+            ranking=lambda: best_first(stage.series(HELD_OUT_LOSS)),
+            say=say,
+        )
 
     def trained(self, name: str) -> Path:
         """The folder with the weights that the finished training stage `name` ended with."""
-        found = self.checkpoints(name).newest(self.run.stage(name).next_step - 1)
-        if found is None:
+        stage = self.run.stage(name)
+        chosen = stage.get(CHOSEN) or {"step": stage.next_step - 1}
+        folder = self.run.checkpoints / name / str(chosen["step"])
+        if not folder.is_dir():
             raise RecipeError(
-                f"{self.run.checkpoints / name} holds no checkpoint of the finished stage {name}; "
-                "restore the folder from a copy, or run that stage in another --run folder"
+                f"{self.run.checkpoints / name} holds no checkpoint of the finished stage {name}"
+                f" (step {chosen['step']}); restore the folder from a copy, or run that stage in "
+                "another --run folder"
             )
-        return found[1]
+        return folder
 
     def load(self, name: str) -> LocalModel:
-        """The model that the finished training stage `name` ended with."""
-        return load_local(str(self.trained(name)))
+        """The model that the finished training stage `name` ended with.
+
+        Raises `RecipeError` where it is not as it was written: an older one would be another.
+        """
+        folder = self.trained(name)
+        refuse_damaged(folder)
+        return load_local(str(folder))
 
     @contextmanager
     def engine(self, model: LocalModel, *, with_reference: bool = False) -> Generator[Engine]:

@@ -14,6 +14,7 @@ import torch
 from forethought.agents.tool_agent import AgentSettings, ToolAgent
 from forethought.app.calibration import Calibration, can_have_workers, cores, fastest_crew
 from forethought.core.errors import RecipeError
+from forethought.learning.credit.settings import CriticSettings
 from forethought.learning.learner import LocalLearner
 from forethought.learning.precision import chosen_dtype
 from forethought.learning.settings import ComputeSettings, OptimizerSettings
@@ -61,10 +62,11 @@ class Engine:
         temperature: float = 1.0,
         budget: int | None = None,
         section: str = "optimizer",
+        critic: CriticSettings | None = None,
     ) -> LocalLearner:
         """A learner of the model, with a fresh optimiser from that `section` of the recipe.
 
-        `budget` is the completion limit.
+        `budget` is the completion limit; `critic` says how a value head learns, where there is one.
         """
         return LocalLearner(
             model=self.model,
@@ -76,6 +78,7 @@ class Engine:
             temperature=temperature,
             budget=budget,
             section=section,
+            critic=critic,
         )
 
 

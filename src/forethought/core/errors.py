@@ -33,7 +33,6 @@ PROGRAMMING = (
     AttributeError,
     LookupError,
     NameError,
-    NotImplementedError,
     TypeError,
 )
 """What Python raises where a program is wrong, and not what it works with."""

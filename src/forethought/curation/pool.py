@@ -46,6 +46,7 @@ class Pool:
     def learn(self, groups: Sequence[Group]) -> None:
         """Take note of what came of a draw: a fixed pool has no use for it."""
 
+    @property
     def state(self) -> Mapping[str, Any]:
         """What a checkpoint must hold: nothing, since a step's draw follows from the seed."""
         return {}

@@ -5,6 +5,7 @@ Does not cover the database, which has transactions of its own.
 
 import errno
 import os
+import re
 import shutil
 import sqlite3
 from collections.abc import Generator
@@ -19,6 +20,7 @@ from forethought.core.errors import RecipeError
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
 _DAMAGED = "it is not an intact journal; restore it from a copy or name another folder"
+_WRITER = re.compile(r"\.(\d+)\.part$")
 _WRONG_PLACE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
 
 
@@ -41,6 +43,14 @@ def written_beside(path: Path) -> Generator[TextIO]:
         finally:
             with suppress(OSError):
                 beside.unlink(missing_ok=True)
+
+
+def remove_left_over(folder: Path) -> None:
+    """Remove what `written_beside` left in `folder` when its process was killed."""
+    for path in folder.glob(".*.part"):
+        writer = _WRITER.search(path.name)
+        if writer is not None and not _is_alive(int(writer[1])):
+            path.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
@@ -82,6 +92,16 @@ def intact(path: Path) -> Generator[None]:
             yield
         except (zstandard.ZstdError, ValueError, RecursionError) as error:
             raise damaged(path, str(error).partition("\n")[0]) from error
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _file_remedy(path: Path, number: int | None) -> str | None:

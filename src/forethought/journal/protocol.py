@@ -36,6 +36,10 @@ class StageJournal(Protocol):
         """Write all that was noted of `step` in one transaction."""
         ...
 
+    def series(self, metric: str) -> list[tuple[int, float]]:
+        """The committed values of one number as (step, value), by step."""
+        ...
+
     def rewind(self, step: int) -> None:
         """Forget every step from `step` on (resuming from an older checkpoint)."""
         ...

@@ -16,7 +16,7 @@ from forethought.core.errors import RecipeError
 from forethought.core.trajectory import Group
 from forethought.journal import reading
 from forethought.journal.database import is_journal, open_reader, open_writer
-from forethought.journal.files import damaged, explained, intact, written_beside
+from forethought.journal.files import damaged, explained, intact, remove_left_over, written_beside
 from forethought.journal.lock import writer_lock
 from forethought.journal.reading import StageSummary
 from forethought.journal.stage import Stage
@@ -58,6 +58,7 @@ class Run:
             connection = resources.enter_context(closing(open_writer(path / _JOURNAL)))
             with explained(path):
                 (path / _CHECKPOINTS).mkdir(exist_ok=True)
+                remove_left_over(path)
             if not (path / _RECIPE).exists():
                 _write_recipe(path, recipe)
             return cls(path, connection, resources.pop_all(), recipe)

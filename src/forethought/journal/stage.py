@@ -3,8 +3,9 @@
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from forethought.core.trajectory import Episode, Group
 from forethought.journal.bodies import pack_episode, pack_problem
 from forethought.journal.database import transaction
 from forethought.journal.files import intact
-from forethought.journal.reading import read_document
+from forethought.journal.reading import read_document, read_series
 
 FINGERPRINT = "fingerprint"
 """The name of the document that holds what a stage depends on."""
@@ -42,25 +43,33 @@ class Stage:
         self._metrics: dict[int, dict[str, float]] = {}
         self._groups: dict[int, list[Group]] = {}
 
-    def begin(self, fingerprint: Mapping[str, Any]) -> None:
+    def begin(self, fingerprint: Mapping[str, Any], free: Collection[str] = ()) -> list[str]:
         """State the settings that the stage depends on, before its first step.
 
         Raises `RecipeError` when a step was committed with different ones: half a stage made
         with one recipe and half with another would be neither. A stage without a step takes the
-        new ones, so that a recipe that failed at once can be mended in place.
+        new ones, so that a recipe that failed at once can be mended in place. Keys that match one
+        of the patterns in `free` may differ; those with which an unfinished stage goes on are
+        returned, in words. They are its settings from then on.
         """
         now = _as_json(fingerprint)
         earlier = self.get(FINGERPRINT)
-        if earlier is None or not self.next_step:
-            self.put(FINGERPRINT, now)
-        elif differences := list(_differences(earlier, now)):
+        found = dict(_differences(earlier, now)) if earlier and self.next_step else {}
+        bound = [words for key, words in found.items() if not _matches(key, free)]
+        if bound:
             raise RecipeError(
                 f"stage {self.name} of the run in {self._path.parent} was begun with other "
-                f"settings: {'; '.join(differences)}. Restore them, or name another folder "
+                f"settings: {'; '.join(bound)}. Restore them, or name another folder "
                 "with --run"
             )
-        if not self.finished:  # one that did its work with an earlier recipe accepts no later one
-            self._accepted()
+        if self.finished:  # it did its work with an earlier recipe, and accepts no later one
+            if earlier is None:
+                self.put(FINGERPRINT, now)
+            return []
+        if earlier != now:
+            self.put(FINGERPRINT, now)
+        self._accepted()
+        return list(found.values())
 
     @property
     def next_step(self) -> int:
@@ -116,6 +125,11 @@ class Stage:
             self._insert(step, groups)
         self._metrics.pop(step, None)
         self._groups.pop(step, None)
+
+    def series(self, metric: str) -> list[tuple[int, float]]:
+        """The committed values of one number as (step, value), by step."""
+        with intact(self._path):
+            return read_series(self._connection, self.name, metric)
 
     def rewind(self, step: int) -> None:
         """Forget every step from `step` on, noted or committed; documents stay.
@@ -203,12 +217,17 @@ def _as_json(settings: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(settings))
 
 
-def _differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[str]:
+def _matches(key: str, patterns: Collection[str]) -> bool:
+    return any(fnmatchcase(key, pattern) for pattern in patterns)
+
+
+def _differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Each key whose value differs, and how."""
     was, is_now = dict(_leaves(earlier)), dict(_leaves(now))
     for key in [*was, *(key for key in is_now if key not in was)]:
         before, after = was.get(key, "absent"), is_now.get(key, "absent")
         if before != after:
-            yield f"{key} was {before}, is now {after}"
+            yield key, f"{key} was {before}, is now {after}"
 
 
 def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:

@@ -1,8 +1,8 @@
 """Credit for whole attempts: how much better each went than the others of its group.
 
 One function a kind, over the measured rewards of one group; `group_advantages` applies one of them
-to a batch of groups. Spreading an advantage over turns or tokens is not done here. Plain float64,
-no tensors.
+to a batch of groups. Three kinds (`WHITENED`) look at the whole batch instead. Spreading an
+advantage over turns or tokens is not done here. Plain float64, no tensors.
 """
 
 import math
@@ -14,6 +14,8 @@ from pydantic import Field, model_validator
 
 from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings
+from forethought.learning.passk import lead, passk_advantages
+from forethought.learning.whitening import whitened
 
 SAME = 1e-9
 """Rewards this close are equal. A computed deviation of equal floats need not be zero."""
@@ -21,10 +23,29 @@ SAME = 1e-9
 EPSILON = 1e-6
 """Added to a deviation when the recipe does not say."""
 
-SCALED = ("grpo", "batch_scaled")
-"""The kinds that divide by a deviation."""
+AdvantageName = Literal[
+    "grpo",
+    "dr_grpo",
+    "batch_scaled",
+    "rloo",
+    "opo",
+    "maxrl",
+    "passk",
+    "passk_lead",
+    "gdpo",
+    "reinforce_pp",
+    "reinforce_pp_baseline",
+]
 
-AdvantageName = Literal["grpo", "dr_grpo", "batch_scaled", "rloo", "opo", "maxrl"]
+WHITENED = ("gdpo", "reinforce_pp", "reinforce_pp_baseline")
+"""The kinds that end in whitening over all policy tokens of the batch."""
+
+USES: dict[str, tuple[AdvantageName, ...]] = {
+    "epsilon": ("grpo", "batch_scaled", "passk", "passk_lead", "gdpo"),
+    "ddof": ("grpo", "batch_scaled", "passk_lead", *WHITENED),
+    "k": ("passk",),
+}
+"""The settings that not every kind reads, and the kinds that do."""
 
 
 class AdvantageSettings(Settings):
@@ -33,18 +54,28 @@ class AdvantageSettings(Settings):
     kind: AdvantageName = "grpo"
     """Which baseline and which scale."""
     epsilon: float = Field(default=EPSILON, ge=0)
-    """Added to a deviation before dividing by it (grpo, batch_scaled)."""
+    """Added to a deviation before dividing by it (grpo, batch_scaled, passk, passk_lead, gdpo)."""
     ddof: Literal[0, 1] = 1
-    """1: sample deviation; 0: population deviation (grpo, batch_scaled)."""
+    """1: sample deviation; 0: population deviation (the same kinds but passk, and reinforce_pp,
+    reinforce_pp_baseline)."""
+    k: int = Field(default=4, ge=1)
+    """Of how many attempts one has to be right (passk)."""
     singleton: Literal["zero", "raw"] = "zero"
     """What an attempt without company gets: nothing, or its own reward."""
 
     @model_validator(mode="after")
     def _refuse_what_does_not_apply(self) -> Self:
-        if self.kind not in SCALED and (self.epsilon, self.ddof) != (EPSILON, 1):
+        for name, kinds in USES.items():
+            value: object = getattr(self, name)
+            if self.kind not in kinds and value != type(self).model_fields[name].default:
+                raise RecipeError(
+                    f"advantage.{name} = {value}: {self.kind} has no use for it; remove it or use "
+                    f"one of {', '.join(kinds)}"
+                )
+        if self.kind == "reinforce_pp" and self.singleton == "raw":
             raise RecipeError(
-                f"advantage.epsilon = {self.epsilon}, advantage.ddof = {self.ddof}: {self.kind} "
-                f"divides by no deviation; remove them or use one of {', '.join(SCALED)}"
+                'advantage.singleton = "raw": reinforce_pp compares with the batch and not within '
+                "groups; remove it or use reinforce_pp_baseline"
             )
         return self
 
@@ -62,6 +93,7 @@ class Company:
     batch_spread: float
     epsilon: float
     ddof: int = 1
+    k: int = 1
 
 
 def deviation(values: Sequence[float], ddof: int) -> float:
@@ -124,6 +156,19 @@ def maxrl(company: Company) -> list[float]:
     return [centred / mean for centred in dr_grpo(company)]
 
 
+def passk(company: Company) -> list[float]:
+    """What an attempt adds to pass@k (2508.10751); one with a reward above 0 is right."""
+    right = [reward > 0 for reward in company.rewards]
+    gain, loss = passk_advantages(len(right), sum(right), company.k, company.epsilon)
+    return [gain if each else loss for each in right]
+
+
+def passk_lead(company: Company) -> list[float]:
+    """How far the best attempt is ahead of the second, over the deviation (2503.19595)."""
+    scale = deviation(company.rewards, company.ddof) + company.epsilon
+    return [ahead / scale for ahead in lead(company.rewards)]
+
+
 ADVANTAGES: dict[AdvantageName, Callable[[Company], list[float]]] = {
     "grpo": grpo,
     "dr_grpo": dr_grpo,
@@ -131,6 +176,8 @@ ADVANTAGES: dict[AdvantageName, Callable[[Company], list[float]]] = {
     "rloo": rloo,
     "opo": opo,
     "maxrl": maxrl,
+    "passk": passk,
+    "passk_lead": passk_lead,
 }
 
 
@@ -149,6 +196,8 @@ def group_advantages(
     if any(math.isinf(reward) for reward in rewards):
         raise ValueError("a reward is infinite: use NaN for one that is not known")
     lengths = [1.0] * len(rewards) if lengths is None else lengths
+    if settings.kind in WHITENED:
+        return _over_the_batch(rewards, groups, lengths, settings)
     members: dict[Hashable, list[int]] = {}
     for index, (reward, group, _) in enumerate(zip(rewards, groups, lengths, strict=True)):
         if not math.isnan(reward):
@@ -163,6 +212,7 @@ def group_advantages(
             batch_spread=spread,
             epsilon=settings.epsilon,
             ddof=settings.ddof,
+            k=settings.k,
         )
         for index, advantage in zip(indices, _compare(company, settings), strict=True):
             advantages[index] = advantage
@@ -180,16 +230,53 @@ def gdpo(
     A reward that hardly varies is so not drowned by one that does (GDPO, 2601.05242). `dimensions`
     holds one sequence of rewards a dimension; `lengths` are in policy tokens.
     """
-    compared = [group_advantages(rewards, groups, settings) for rewards in dimensions]
+    within = settings.model_copy(update={"kind": "grpo"})
+    compared = [group_advantages(rewards, groups, within) for rewards in dimensions]
     sums = [math.fsum(parts) for parts in zip(*compared, strict=True)]
-    weighted = list(zip(sums, lengths, strict=True))
-    tokens = math.fsum(lengths)
-    if tokens <= 1 or not varies(sums):
-        return [0.0] * len(sums)
-    mean = math.fsum(value * length for value, length in weighted) / tokens
-    squares = math.fsum(length * (value - mean) ** 2 for value, length in weighted)
-    scale = math.sqrt(squares / (tokens - 1) + 1e-8)
-    return [(value - mean) / scale for value in sums]
+    return whitened(sums, lengths) if varies(sums) else [0.0] * len(sums)
+
+
+def reinforce_pp(rewards: Sequence[float], lengths: Sequence[float], ddof: int = 1) -> list[float]:
+    """Rewards whitened over the batch's policy tokens (REINFORCE++, 2501.03262).
+
+    Without discount and penalty every token's return is its attempt's reward; returns that differ
+    within an attempt are whitened by `credit.gae.whiten`.
+    """
+    return whitened(rewards, lengths, ddof) if varies(rewards) else [0.0] * len(rewards)
+
+
+def reinforce_pp_baseline(
+    rewards: Sequence[float],
+    groups: Sequence[Hashable],
+    lengths: Sequence[float],
+    settings: AdvantageSettings,
+) -> list[float]:
+    """R - mean of the group, whitened over the batch's policy tokens (2501.03262)."""
+    within = AdvantageSettings(kind="dr_grpo", singleton=settings.singleton)
+    return whitened(group_advantages(rewards, groups, within), lengths, settings.ddof)
+
+
+def _over_the_batch(
+    rewards: Sequence[float],
+    groups: Sequence[Hashable],
+    lengths: Sequence[float],
+    settings: AdvantageSettings,
+) -> list[float]:
+    """The kinds that whiten over the batch; an unknown reward leaves its statistics too."""
+    known = [place for place, reward in enumerate(rewards) if not math.isnan(reward)]
+    values = [rewards[place] for place in known]
+    names = [groups[place] for place in known]
+    sizes = [lengths[place] for place in known]
+    if settings.kind == "gdpo":
+        found = gdpo([values], names, sizes, settings)
+    elif settings.kind == "reinforce_pp":
+        found = reinforce_pp(values, sizes, settings.ddof)
+    else:
+        found = reinforce_pp_baseline(values, names, sizes, settings)
+    advantages = [0.0] * len(rewards)
+    for place, advantage in zip(known, found, strict=True):
+        advantages[place] = advantage
+    return advantages
 
 
 def _compare(company: Company, settings: AdvantageSettings) -> list[float]:

@@ -8,7 +8,7 @@ Shapes: B rows, T positions.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import torch
 from torch import Tensor
@@ -18,20 +18,34 @@ from forethought.core.trajectory import Tokens
 from forethought.learning.streams import Denominators
 from forethought.policy.local.packing import Alike
 
+_MASKED = ("sampled_logprobs_BT", "advantages_BT")
+"""Streams that every batch has."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """Padded rows with one value a token in each stream; the padding is on the right.
 
     `mask_BT` marks the policy's own tokens; every other stream is 0 where it is False. Position
-    t of each stream speaks of token t, which was predicted from the tokens before it.
+    t of each stream speaks of token t, which was predicted from the tokens before it. `turns_BT`
+    (int64) numbers each token's turn in its trajectory from 0, and is -1 where `mask_BT` is False.
+    `old_logprobs_BT` are the learner's own before a round's updates (None: those of the sampler
+    stand for them), `weights_BT` scale a token's share of the loss (None: 1). `old_values_BT` and
+    `returns_BT` are for a critic: its values before the updates, and what it should have said.
+    `names` says which attempt each row is of, where that is known.
     """
 
     ids_BT: Tensor
     mask_BT: Tensor
     sampled_logprobs_BT: Tensor
     advantages_BT: Tensor
+    turns_BT: Tensor
     lengths_B: Tensor
+    old_logprobs_BT: Tensor | None = None
+    weights_BT: Tensor | None = None
+    old_values_BT: Tensor | None = None
+    returns_BT: Tensor | None = None
+    names: tuple[str, ...] = ()
 
     def denominators(self, budget: float | None) -> Denominators:
         """What the whole batch divides by: its trained tokens, and its rows that have any."""
@@ -41,12 +55,23 @@ class Batch:
         """These rows, cut to the longest of them."""
         chosen = torch.tensor(rows, dtype=torch.long)
         longest = int(self.lengths_B[chosen].max()) if rows else 0
-        streams = {
-            field.name: getattr(self, field.name)[chosen][:, :longest]
+        streams: dict[str, Tensor] = {
+            field.name: stream[chosen][:, :longest]
             for field in fields(self)
-            if field.name.endswith("_BT")
+            if field.name.endswith("_BT") and (stream := getattr(self, field.name)) is not None
         }
-        return replace(self, **streams, lengths_B=self.lengths_B[chosen])
+        names = tuple(self.names[row] for row in rows) if self.names else ()
+        return replace(self, **streams, lengths_B=self.lengths_B[chosen], names=names)
+
+    def masked(self, mask_BT: Tensor, weights_BT: Tensor) -> "Batch":
+        """The same with fewer trained tokens and with weights; streams stay as their masks say."""
+        kept = {
+            name: torch.where(mask_BT, stream, 0)
+            for name in (*_MASKED, "old_logprobs_BT", "old_values_BT", "returns_BT")
+            if (stream := getattr(self, name)) is not None
+        }
+        turns_BT = self.turns_BT.masked_fill(~mask_BT, -1)
+        return replace(self, **kept, mask_BT=mask_BT, turns_BT=turns_BT, weights_BT=weights_BT)
 
     def needed(self) -> list[list[int]]:
         """The ids of each row that come before its last trained token: all that has to be read."""
@@ -82,10 +107,35 @@ class Batch:
         return dealt
 
 
-def pad(rows: Sequence[Tokens], advantages: Sequence[float]) -> Batch:
-    """Rows of tokens, each with one advantage for all of its sampled tokens.
+def turn_numbers(segments: Sequence[Tokens]) -> list[list[int]]:
+    """The turn of each token of a trajectory's segments, counted from 0; -1 where none was sampled.
 
-    Raises `RecipeError` when there is nothing to train.
+    A turn is a run of sampled tokens: between two turns stands what was heard, or a new segment.
+
+    >>> said = Tokens(ids=(7, 2), sampled=(True, True), logprobs=(-0.5, -0.1))
+    >>> turn_numbers([Tokens.join((Tokens.given((1,)), said)), said])
+    [[-1, 0, 0], [1, 1]]
+    """
+    found: list[list[int]] = []
+    turn = -1
+    for segment in segments:
+        row: list[int] = []
+        for sampled, run in groupby(segment.sampled):
+            turn += sampled
+            row += [turn if sampled else -1] * len(list(run))
+        found.append(row)
+    return found
+
+
+def pad(
+    rows: Sequence[Tokens],
+    advantages: Sequence[float | Sequence[float]],
+    turns: Sequence[Sequence[int]] | None = None,
+) -> Batch:
+    """Rows of tokens, each with one advantage for all of its sampled tokens or one for each token.
+
+    `turns` holds each token's turn; without it, each row is taken for a whole trajectory. Raises
+    `RecipeError` when there is nothing to train.
     """
     # Nothing precedes a row's first token, so it is not predicted, whoever wrote it.
     if not any(any(row.sampled[1:]) for row in rows):
@@ -93,19 +143,26 @@ def pad(rows: Sequence[Tokens], advantages: Sequence[float]) -> Batch:
             f"batch: none of its {len(rows)} rows has a token that the policy wrote, so there is "
             "nothing to train; check that the trajectories hold assistant turns"
         )
-    B, T = len(rows), max(map(len, rows))
-    ids_BT = torch.zeros(B, T, dtype=torch.long)
-    mask_BT = torch.zeros(B, T, dtype=torch.bool)
-    logprobs_BT = torch.zeros(B, T)
-    for number, row in enumerate(rows):
-        ids_BT[number, : len(row)] = torch.tensor(row.ids)
-        mask_BT[number, : len(row)] = torch.tensor(row.sampled)
-        logprobs_BT[number, : len(row)] = torch.tensor(row.logprobs)
+    turns = [turn_numbers([row])[0] for row in rows] if turns is None else turns
+    mask_BT = _padded([row.sampled for row in rows], torch.bool)
     mask_BT[:, 0] = False
+    advantages_BT = torch.zeros(mask_BT.shape)
+    for number, advantage in enumerate(advantages):
+        width = len(rows[number]) if isinstance(advantage, Sequence) else mask_BT.shape[1]
+        advantages_BT[number, :width] = torch.tensor(advantage)
     return Batch(
-        ids_BT=ids_BT,
+        ids_BT=_padded([row.ids for row in rows], torch.long),
         mask_BT=mask_BT,
-        sampled_logprobs_BT=logprobs_BT.masked_fill(~mask_BT, 0.0),
-        advantages_BT=torch.tensor(advantages)[:, None] * mask_BT,
+        sampled_logprobs_BT=_padded([row.logprobs for row in rows]).masked_fill(~mask_BT, 0.0),
+        advantages_BT=advantages_BT * mask_BT,
+        turns_BT=_padded(turns, torch.long).masked_fill(~mask_BT, -1),
         lengths_B=torch.tensor([len(row) for row in rows]),
     )
+
+
+def _padded(rows: Sequence[Sequence[float]], dtype: torch.dtype = torch.float32) -> Tensor:
+    """The rows one below the other, with 0 on their right."""
+    padded_BT = torch.zeros(len(rows), max(map(len, rows)), dtype=dtype)
+    for number, row in enumerate(rows):
+        padded_BT[number, : len(row)] = torch.tensor(row)
+    return padded_BT

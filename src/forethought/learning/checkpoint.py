@@ -1,38 +1,61 @@
 """Checkpoints on disk: written beside, synced, read back, renamed; older ones go only then.
 
 A checkpoint is a folder named by its step. What is in it is its writer's business; here is only
-how it comes to be there whole, or not at all.
+how it comes to be there whole, or not at all, and which of them stay.
 """
 
 # The library underneath is typed in part.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import errno
 import json
 import os
+import re
 import shutil
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from forethought.core.errors import RecipeError
 from forethought.journal.files import sync_folder
+from forethought.learning.seal import fault, seal, unreadable
 
 STATE = "state.json"
+
+_LEFT_OVER = re.compile(r"\.\d+\.(partial|gone)")
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_SAYS_NO_SPACE = re.compile(rf"os error ({'|'.join(map(str, _NO_SPACE))})\b")
+
+
+def _nobody(sentence: str) -> None:
+    """Who is told when nobody listens."""
+
+
+def _unranked() -> Sequence[int]:
+    """An order in which no step is better than another."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoints:
-    """The checkpoints of one stage in one folder; the last `keep_last` stay."""
+    """The checkpoints of one stage in one folder.
+
+    The last `keep_last` stay, and of the steps in `ranking` (the best comes first) the first
+    `keep_best` that have one. `say` is told which are skipped, and why.
+    """
 
     folder: Path
     keep_last: int = 2
+    keep_best: int = 0
+    ranking: Callable[[], Sequence[int]] = _unranked
+    say: Callable[[str], None] = _nobody
 
     def save(self, name: str, write: Callable[[Path], None], state: Mapping[str, Any]) -> Path:
         """Write a checkpoint with `write(folder)` and a state; return its final folder.
@@ -47,41 +70,89 @@ class Checkpoints:
             write(beside)
             (beside / STATE).write_text(json.dumps(state))
             _sync(beside)
-            _read_back(beside)
-            shutil.rmtree(final, ignore_errors=True)
+            if found := unreadable(beside):
+                raise OSError(found)  # noqa: TRY301
+            seal(beside)
+            _sync(beside)
+            self._remove([final])
             beside.rename(final)
             sync_folder(self.folder)
-        except (OSError, SafetensorError, json.JSONDecodeError) as error:
+        except (OSError, SafetensorError) as error:
+            written = _size(beside)
             shutil.rmtree(beside, ignore_errors=True)
-            reason = getattr(error, "strerror", None) or error
-            raise RecipeError(
-                f"checkpoint {final}: {reason}; free space or choose another "
-                "--run folder, then run the same command again"
-            ) from error
+            raise self._refusal(final, error, written) from error
         return final
 
     def numbered(self) -> dict[int, Path]:
-        """The finished checkpoints that are named by a step."""
+        """The published checkpoints that are named by a step, the oldest first."""
         if not self.folder.is_dir():
             return {}
-        found = (path for path in self.folder.iterdir() if path.name.isdecimal())
+        found = (path for path in self.folder.iterdir() if path.name.isdecimal() and path.is_dir())
         return {int(path.name): path for path in sorted(found, key=lambda path: int(path.name))}
 
     def forget_old(self) -> None:
-        """Remove all but the newest numbered checkpoints."""
-        for path in list(self.numbered().values())[: -self.keep_last]:
-            shutil.rmtree(path)
+        """Remove all but the newest and the best numbered checkpoints."""
+        there = self.numbered()
+        best = [step for step in self.ranking() if step in there][: self.keep_best]
+        kept = {*list(there)[-self.keep_last :], *best}
+        self._remove(path for step, path in there.items() if step not in kept)
 
     def forget_after(self, last: int) -> None:
-        """Remove the checkpoints of steps after `last`."""
-        for step, path in self.numbered().items():
-            if step > last:
-                shutil.rmtree(path)
+        """Remove the checkpoints of steps after `last`, and what an interrupted process left."""
+        self._remove(path for step, path in self.numbered().items() if step > last)
+        if self.folder.is_dir():
+            for path in [*self.folder.iterdir()]:
+                if _LEFT_OVER.fullmatch(path.name):
+                    shutil.rmtree(path)
 
     def newest(self, last: int) -> tuple[int, Path] | None:
-        """The newest checkpoint of a step up to `last`, and its step."""
-        steps = [step for step in self.numbered() if step <= last]
-        return (max(steps), self.folder / str(max(steps))) if steps else None
+        """The newest whole checkpoint of a step up to `last`, and its step.
+
+        Says which newer ones are not as they were written, and what is wrong with them.
+        """
+        skipped = 0
+        for step, path in reversed(self.numbered().items()):
+            if step > last:
+                continue
+            with intact(path):
+                found = fault(path)
+            if found is None:
+                return step, path
+            skipped += 1
+            self.say(f"checkpoint {path} is skipped: {found}")
+        if skipped:
+            self.say(f"no checkpoint of {self.folder.name} is whole: it begins again at step 0")
+        return None
+
+    def _remove(self, paths: Iterable[Path]) -> None:
+        """Remove folders; a kill in between leaves none that looks like a checkpoint."""
+        for path in list(paths):
+            if path.exists():
+                going = path.with_name(f".{path.name}.gone")
+                shutil.rmtree(going, ignore_errors=True)
+                path.rename(going)
+                shutil.rmtree(going)
+
+    def _refusal(self, final: Path, error: Exception, written: int) -> RecipeError:
+        reason = getattr(error, "strerror", None) or error
+        no_space = getattr(error, "errno", None) in _NO_SPACE
+        if not no_space and not _SAYS_NO_SPACE.search(str(error)):
+            return RecipeError(
+                f"checkpoint {final}: {reason}; free space or choose another --run folder, then "
+                "run the same command again"
+            )
+        earlier = max(map(_size, self.numbered().values()), default=0)
+        needed = (
+            f"{_told(earlier)}, as an earlier one" if earlier else f"more than {_told(written)}"
+        )
+        place = next(path for path in (self.folder, *self.folder.parents) if path.is_dir())
+        free = _told(shutil.disk_usage(place).free)
+        return RecipeError(
+            f"checkpoint {final}: {reason}; it needs {needed}, {free} are free; free space on that "
+            f"disk (`{self.folder.parent}` holds {_told(_size(self.folder.parent))} of "
+            "checkpoints, fewer with keep_last = 1) or choose another --run folder, then run the "
+            "same command again: earlier checkpoints are whole"
+        )
 
 
 def read_state(folder: Path) -> dict[str, Any]:
@@ -90,16 +161,28 @@ def read_state(folder: Path) -> dict[str, Any]:
         return json.loads((folder / STATE).read_text())
 
 
+def refuse_damaged(folder: Path) -> None:
+    """Raise `RecipeError` when a checkpoint is not what was written."""
+    with intact(folder):
+        found = fault(folder)
+    if found:
+        raise _damaged(folder, found)
+
+
 @contextmanager
 def intact(path: Path) -> Generator[None]:
     """Turn what goes wrong while `path` is read back into a `RecipeError` that names it."""
     try:
         yield
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise RecipeError(
-            f"checkpoint {path} is damaged ({type(error).__name__}: {error}); restore it from a "
-            "copy, or run that stage in another --run folder"
-        ) from error
+        raise _damaged(path, f"{type(error).__name__}: {error}") from error
+
+
+def _damaged(path: Path, what: str) -> RecipeError:
+    return RecipeError(
+        f"checkpoint {path} is damaged ({what}); restore it from a copy, or run that stage in "
+        "another --run folder"
+    )
 
 
 def save_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> None:
@@ -125,15 +208,17 @@ def load_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    for path in folder.iterdir():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    sync_folder(folder)
+    for path in [*folder.rglob("*"), folder]:
+        if path.is_dir():
+            sync_folder(path)
+        else:
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
 
 
-def _read_back(folder: Path) -> None:
-    """Open what is on the disk: a safetensors file that is cut short does not open."""
-    for path in folder.glob("*.safetensors"):
-        with safe_open(path, framework="pt"):
-            pass
-    json.loads((folder / STATE).read_text())
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _told(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"

@@ -25,6 +25,11 @@ class Demonstrations:
     tool_free: tuple[Tokens, ...]
     too_long: int
 
+    def drawn_from(self, tool_free: float) -> tuple[Tokens, ...]:
+        """All rows of the kinds that a phase with this share without calls would draw from."""
+        free = self.tool_free if tool_free > 0 else ()
+        return (*free, *(self.with_calls if tool_free < 1 else ()))
+
     def draw(self, step: int, count: int, tool_free: float, seed: int) -> list[Tokens]:
         """The rows of one step: each kind in its own shuffled order, epoch after epoch."""
         free = round(count * tool_free)
@@ -34,6 +39,28 @@ class Demonstrations:
                 self.with_calls, step * (count - free), count - free, derive_seed(seed, "calls")
             ),
         ]
+
+
+def set_apart(
+    trajectories: Iterable[Trajectory], share: float, seed: int
+) -> tuple[list[Trajectory], list[Trajectory]]:
+    """Trajectories to train on, and those that are held out: about `share` of the questions.
+
+    All that open alike are on one side. Raises `RecipeError` when one side would be empty.
+    """
+    given = list(trajectories)
+    questions = list(dict.fromkeys(one.opening for one in given))
+    count = max(round(share * len(questions)), 1)
+    if count >= len(questions):
+        raise RecipeError(
+            f"sft.held_out = {share}: {len(questions)} different questions were recorded, and "
+            f"holding {count} of them out leaves none to train on; collect more, or set it to 0"
+        )
+    chosen = set(random.Random(seed).sample(questions, count))
+    return (
+        [one for one in given if one.opening not in chosen],
+        [one for one in given if one.opening in chosen],
+    )
 
 
 def render(

@@ -4,18 +4,44 @@ Each worker takes some of the batch's rows and divides by the *whole* batch's de
 that gradients add up to that of the undivided batch whatever the division.
 """
 
+# The library underneath is typed in part.
+# pyright: reportUnknownVariableType=false
+
+import math
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import torch
+from torch import Tensor
 
 from forethought.learning.batch import Batch
-from forethought.learning.logprobs import Reading, token_logprobs
+from forethought.learning.credit.gae import value_loss
+from forethought.learning.logprobs import Reading, Scale, token_logprobs, token_outlook
 from forethought.learning.losses.catalogue import Objective
+from forethought.learning.losses.entropy import entropy_bonus
 from forethought.learning.losses.result import Tally
+from forethought.learning.losses.settings import AggregationName
 from forethought.learning.streams import Denominators, Streams
 from forethought.policy.local.linear import Arithmetic
 from forethought.policy.local.packed import Effort
 from forethought.policy.local.replica import Port, Replica
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntropyTerm:
+    """How much entropy is worth beside a loss, and how that of tokens becomes one number."""
+
+    coefficient: float
+    aggregation: AggregationName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriticTerm:
+    """How much a critic's loss counts beside the policy's; values are clipped at `clip`."""
+
+    coefficient: float
+    clip: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +56,31 @@ class GradientWork:
     logit_tokens: int
     dtype: torch.dtype | None = None
     checkpointing: bool = False
+    entropy: EntropyTerm | None = None
+    critic: CriticTerm | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientShare:
-    """What one worker found: its part of the loss, and its tally (None without rows)."""
+    """What one worker found: its part of the loss, and its tally (None without rows).
+
+    `broken` names the attempts whose numbers are not finite.
+    """
 
     loss: float
     tally: Tally | None
+    broken: tuple[str, ...] = ()
+
+    def __add__(self, other: "GradientShare") -> "GradientShare":
+        tallies = [each.tally for each in (self, other) if each.tally is not None]
+        return GradientShare(
+            loss=self.loss + other.loss,
+            tally=reduce(add, tallies) if tallies else None,
+            broken=self.broken + other.broken,
+        )
+
+
+NOTHING = GradientShare(loss=0.0, tally=None)
 
 
 def accumulate(replica: Replica, work: GradientWork, port: Port) -> GradientShare:
@@ -48,12 +91,9 @@ def accumulate(replica: Replica, work: GradientWork, port: Port) -> GradientShar
     _clear(replica)
     arithmetic = Arithmetic(dtype=work.dtype or replica.decoder.embedding.dtype)
     effort = Effort(arithmetic=arithmetic, again=work.checkpointing, look=port.heard)
-    loss, tally = 0.0, None
-    for portion in work.batch.portions(work.micro_tokens):
-        part = _backward(replica, work.batch.take(portion), work, effort)
-        loss += part.loss
-        tally = part.tally if tally is None or part.tally is None else tally + part.tally
-    return GradientShare(loss=loss, tally=tally)
+    portions = work.batch.portions(work.micro_tokens)
+    parts = (_backward(replica, work.batch.take(each), work, effort) for each in portions)
+    return reduce(add, parts, NOTHING)
 
 
 def _backward(replica: Replica, batch: Batch, work: GradientWork, effort: Effort) -> GradientShare:
@@ -65,19 +105,72 @@ def _backward(replica: Replica, batch: Batch, work: GradientWork, effort: Effort
             reference_BT = token_logprobs(
                 replica.reference, reading, work.temperature, work.logit_tokens, effort
             )
-    streams = Streams(
+    streams = _streams(batch, reading, reference_BT)
+    scale = Scale(
+        temperature=work.temperature,
+        logit_tokens=work.logit_tokens,
+        entropies=work.entropy is not None,
+    )
+    head = None if work.critic is None else replica.value_head
+    outlook = token_outlook(replica.decoder, reading, scale, effort, head)
+    result = work.objective(outlook.logprobs_BT, streams, work.denominators)
+    loss = result.loss
+    if work.entropy is not None and outlook.entropies_BT is not None:
+        loss = loss + entropy_bonus(
+            outlook.entropies_BT,
+            reading.mask_BT,
+            work.denominators,
+            aggregation=work.entropy.aggregation,
+            coefficient=work.entropy.coefficient,
+        )
+    if work.critic is not None and outlook.values_BT is not None:
+        loss = loss + _critic_loss(outlook.values_BT, batch, work, work.critic)
+    loss.backward()
+    found = float(loss.detach())
+    broken = () if math.isfinite(found) else _broken(batch, streams, outlook.logprobs_BT)
+    return GradientShare(loss=found, tally=result.tally, broken=broken)
+
+
+def _critic_loss(values_BT: Tensor, batch: Batch, work: GradientWork, critic: CriticTerm) -> Tensor:
+    """The critic's share of the whole step's loss: its mean is over all policy tokens of that."""
+    if batch.old_values_BT is None or batch.returns_BT is None:
+        raise ValueError("a critic's loss needs old_values_BT and returns_BT, and has neither")
+    device = values_BT.device
+    mask_BT = batch.mask_BT.to(device)
+    mean = value_loss(
+        values_BT,
+        batch.old_values_BT.to(device),
+        batch.returns_BT.to(device),
+        mask_BT,
+        critic.clip,
+    )
+    return critic.coefficient * mean * (mask_BT.sum() / max(1.0, work.denominators.tokens))
+
+
+def _streams(batch: Batch, reading: Reading, reference_BT: Tensor | None) -> Streams:
+    """A batch as a loss sees it, where the reading is."""
+    device = reading.mask_BT.device
+    old_BT = batch.old_logprobs_BT
+    weights_BT = batch.weights_BT
+    return Streams(
         mask_BT=reading.mask_BT,
         advantages_BT=batch.advantages_BT.to(device),
-        old_logprobs_BT=batch.sampled_logprobs_BT.to(device),
-        weights_BT=torch.ones_like(batch.advantages_BT, device=device),
+        old_logprobs_BT=(batch.sampled_logprobs_BT if old_BT is None else old_BT).to(device),
+        weights_BT=(torch.ones_like(batch.advantages_BT) if weights_BT is None else weights_BT).to(
+            device
+        ),
         ref_logprobs_BT=reference_BT,
+        turns_BT=batch.turns_BT.to(device),
     )
-    logprobs_BT = token_logprobs(
-        replica.decoder, reading, work.temperature, work.logit_tokens, effort
+
+
+def _broken(batch: Batch, streams: Streams, logprobs_BT: Tensor) -> tuple[str, ...]:
+    """The attempts with a number that is not finite where it counts."""
+    numbers_BT = streams.kept(
+        logprobs_BT.detach() + streams.old_logprobs_BT + streams.advantages_BT + streams.weights_BT
     )
-    result = work.objective(logprobs_BT, streams, work.denominators)
-    result.loss.backward()
-    return GradientShare(loss=float(result.loss.detach()), tally=result.tally)
+    rows: list[int] = (~torch.isfinite(numbers_BT)).any(dim=1).nonzero()[:, 0].tolist()
+    return tuple(batch.names[row] for row in rows) if batch.names else ()
 
 
 def _clear(replica: Replica) -> None:

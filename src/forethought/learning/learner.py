@@ -3,19 +3,33 @@
 It does not know an algorithm's name: it is given per-token streams and an objective.
 """
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 
 from forethought.core.errors import RecipeError
 from forethought.learning.batch import Batch
+from forethought.learning.change import Sample
 from forethought.learning.checkpoint import load_optimizer, read_state, save_optimizer
-from forethought.learning.gradient import GradientShare, GradientWork, accumulate
+from forethought.learning.credit.settings import CriticSettings
+from forethought.learning.forecast import ForecastWork, Source, forecast
+from forethought.learning.gradient import (
+    NOTHING,
+    CriticTerm,
+    EntropyTerm,
+    GradientShare,
+    GradientWork,
+    accumulate,
+)
+from forethought.learning.logprobs import Scale
 from forethought.learning.losses.catalogue import Objective
-from forethought.learning.losses.result import Tally
 from forethought.learning.optimizers import build_optimizers, rate_share
 from forethought.learning.precision import chosen_dtype
 from forethought.learning.relevance import telling_rows
@@ -24,15 +38,22 @@ from forethought.policy.local.crew import Crew
 from forethought.policy.local.models import LocalModel
 from forethought.policy.local.replica import trained_parameters
 from forethought.policy.local.sampler import LocalSampler
+from forethought.policy.local.value_head import load_value_head, save_value_head
 
 MOST_SKIPPED = 10
 """Updates in a row whose gradient may be not finite before training stops."""
 
 
+class SkippedUpdate(UserWarning):
+    """An update that was not made, since its gradient was not finite."""
+
+
 class Learner(Protocol):
     """What the training loops ask of an engine that holds weights."""
 
-    async def update(self, batch: Batch, objective: Objective) -> dict[str, float]:
+    async def update(
+        self, batch: Batch, objective: Objective, entropy: EntropyTerm | None = None
+    ) -> dict[str, float]:
         """One optimiser step on one batch; returns what there is to say about it."""
         ...
 
@@ -58,8 +79,10 @@ class Learner(Protocol):
 class LocalLearner:
     """A learner over a local crew. `total_steps` is what a cosine schedule ends at.
 
-    Gradients whose norm is not finite change nothing and are counted (`update/skipped`).
-    `section` is where the recipe holds the optimiser, for messages.
+    Gradients whose norm is not finite change nothing; they are counted (`update/skipped`), and a
+    warning (`SkippedUpdate`) names the attempts whose numbers were not finite.
+    `section` is where the recipe holds the optimiser, for messages. `critic` is how its value head
+    learns, where the model has one.
     """
 
     model: LocalModel
@@ -71,6 +94,7 @@ class LocalLearner:
     temperature: float = 1.0
     budget: float | None = None
     section: str = "optimizer"
+    critic: CriticSettings | None = None
     steps_taken: int = 0
     _dtype: torch.dtype | None = field(default=None, init=False)
     _skipped: int = field(default=0, init=False)
@@ -81,15 +105,22 @@ class LocalLearner:
     def __post_init__(self) -> None:
         device = next(self.crew.model.parameters()).device
         self._dtype = chosen_dtype(self.compute.precision, device)
-        self._optimizers = build_optimizers(self.crew.model, self.optimizer)
+        head_rate = None if self.critic is None else self.critic.rate
+        self._optimizers = build_optimizers(self.crew.model, self.optimizer, head_rate)
 
-    async def update(self, batch: Batch, objective: Objective) -> dict[str, float]:
+    async def update(
+        self, batch: Batch, objective: Objective, entropy: EntropyTerm | None = None
+    ) -> dict[str, float]:
         """One optimiser step, its gradient shared out over the crew.
 
         Raises `RecipeError` when `MOST_SKIPPED` gradients in a row were not finite.
         """
         denominators = batch.denominators(self.budget)
-        batch = batch.take(telling_rows(batch, objective))
+        critic = None
+        if self.critic is not None and batch.returns_BT is not None:
+            critic = CriticTerm(coefficient=self.critic.coefficient, clip=self.critic.clip)
+        if entropy is None and critic is None:  # which every row has
+            batch = batch.take(telling_rows(batch, objective))
         works = [
             GradientWork(
                 batch=batch.take(rows),
@@ -100,13 +131,43 @@ class LocalLearner:
                 logit_tokens=self.compute.logit_tokens,
                 dtype=self._dtype,
                 checkpointing=self.compute.gradient_checkpointing,
+                entropy=entropy,
+                critic=critic,
             )
             for rows in batch.deal(self.crew.size)
         ]
         shares: list[GradientShare] = await self.crew.run(accumulate, works, _silent)
         self.crew.collect_gradients()
-        report = {"loss": sum(share.loss for share in shares)} | _read(shares)
-        return report | self._step()
+        whole = reduce(add, shares, NOTHING)
+        figures = {} if whole.tally is None else whole.tally.read()
+        return {"loss": whole.loss} | figures | self._step(whole.broken)
+
+    async def forecast(self, batch: Batch, rows: Sequence[int], of: Source = "policy") -> Tensor:
+        """One number a trained token [B, T] of these rows, by the weights as they are.
+
+        Log-probabilities of the policy or of the reference, or the critic's values. The other rows
+        hold 0. An update of just these rows reads them in the same portions, so that its ratios
+        are 1 to the bit.
+        """
+        told = batch.take(rows)
+        dealt = told.deal(self.crew.size)
+        scale = Scale(temperature=self.temperature, logit_tokens=self.compute.logit_tokens)
+        works = [
+            ForecastWork(
+                batch=told.take(share),
+                scale=scale,
+                micro_tokens=self.compute.micro_tokens,
+                dtype=self._dtype,
+                of=of,
+            )
+            for share in dealt
+        ]
+        found: list[Tensor] = await self.crew.run(forecast, works, _silent)
+        whole_BT = torch.zeros(batch.ids_BT.shape, dtype=found[0].dtype)
+        for share, part_BT in zip(dealt, found, strict=True):
+            places = [rows[row] for row in share]
+            whole_BT[places, : part_BT.shape[1]] = part_BT
+        return whole_BT
 
     def publish(self) -> None:
         """Parameters are shared memory: all there is to do is to say that they changed."""
@@ -115,6 +176,7 @@ class LocalLearner:
     def write(self, folder: Path) -> None:
         """The model as a Hugging Face folder, and each optimiser's moments beside it."""
         self.model.save(folder)
+        save_value_head(self.model.network, folder)
         for number, optimizer in enumerate(self._optimizers):
             save_optimizer(optimizer, folder / f"optimizer_{number}.safetensors")
 
@@ -126,48 +188,52 @@ class LocalLearner:
     def read(self, folder: Path) -> None:
         """Take weights, moments and the step count from a checkpoint, in place."""
         self.model.load_weights(folder)
+        load_value_head(self.model.network, folder)
         for number, optimizer in enumerate(self._optimizers):
             load_optimizer(optimizer, folder / f"optimizer_{number}.safetensors")
         self.steps_taken = int(read_state(folder)["optimizer_steps"])
         self.publish()
 
-    def _step(self) -> dict[str, float]:
+    def _step(self, broken: tuple[str, ...]) -> dict[str, float]:
         share = rate_share(self.optimizer, self.steps_taken, self.total_steps)
-        norm = torch.nn.utils.clip_grad_norm_(
-            trained_parameters(self.crew.model), self.optimizer.clip_norm
-        )
+        trained = trained_parameters(self.crew.model)
+        norm = torch.nn.utils.clip_grad_norm_(trained, self.optimizer.clip_norm)
         finite = bool(torch.isfinite(norm))
+        before = Sample.of(trained)
         for optimizer in self._optimizers if finite else []:
             for group in optimizer.param_groups:
                 group["lr"] = group["full_rate"] * share
             optimizer.step()
         self.crew.model.zero_grad(set_to_none=True)
         self.steps_taken += 1
-        self._refuse_to_stand_still(finite=finite)
+        if not finite:
+            self._skip(broken)
+        self._skipped = 0 if finite else self._skipped
         return {
             "grad_norm": float(norm) if finite else 0.0,
             "learning_rate": self.optimizer.rate * share,
+            "update/ratio": Sample.of(trained).change_since(before),
             "update/skipped": 0.0 if finite else 1.0,
         }
 
-    def _refuse_to_stand_still(self, *, finite: bool) -> None:
-        self._skipped = 0 if finite else self._skipped + 1
-        if self._skipped >= MOST_SKIPPED:
-            last = self.steps_taken - self._skipped
-            raise RecipeError(
-                f"{self.section}.rate = {self.optimizer.rate}: {self._skipped} updates in a row "
-                f"had a gradient that is not finite, the last finite one was update {last}; lower "
-                "the rate and begin in another --run folder (the last checkpoint is untouched)"
+    def _skip(self, broken: tuple[str, ...]) -> None:
+        """Warn of an update that was not made; raise `RecipeError` for too many in a row."""
+        self._skipped += 1
+        who = f" (not finite: {', '.join(broken[:4])})" if broken else ""
+        if self._skipped < MOST_SKIPPED:
+            warnings.warn(
+                f"update {self.steps_taken}: its gradient is not finite, so it was not made{who}",
+                SkippedUpdate,
+                stacklevel=2,
             )
+            return
+        last = self.steps_taken - self._skipped
+        raise RecipeError(
+            f"{self.section}.rate = {self.optimizer.rate}: {self._skipped} updates in a row "
+            f"had a gradient that is not finite{who}, the last finite one was update {last}; lower "
+            "the rate and begin in another --run folder (the last checkpoint is untouched)"
+        )
 
 
 def _silent(worker: int, value: object) -> None:
     """Gradient jobs emit nothing."""
-
-
-def _read(shares: list[GradientShare]) -> dict[str, float]:
-    tallies = [share.tally for share in shares if share.tally is not None]
-    total: Tally | None = None
-    for tally in tallies:
-        total = tally if total is None else total + tally
-    return {} if total is None else total.read()

@@ -1,4 +1,4 @@
-"""Log-probabilities of given tokens, without ever holding the logits of a whole batch.
+"""Log-probabilities of given tokens and entropies beside them, without the logits of a whole batch.
 
 Rows are laid without padding and with what they begin with alike once (`policy.local.packing`);
 only what a trained token follows reaches the output head.
@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from forethought.learning.batch import Batch
+from forethought.learning.losses.entropy import entropy
 from forethought.policy.local.decoder import Decoder
 from forethought.policy.local.linear import Arithmetic, add_gradient
 from forethought.policy.local.packed import Effort, packed_hidden
@@ -59,33 +60,78 @@ class Reading:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What a model gives to the trained tokens of rows: differentiable [B, T], 0 elsewhere.
+
+    `logprobs_BT` holds log pi(id_t | id_<t); `entropies_BT` the entropy of all that could have
+    stood there, in nats, where it was asked for; `values_BT` what a critic's head says of the
+    tokens before, where there is one.
+    """
+
+    logprobs_BT: Tensor
+    entropies_BT: Tensor | None = None
+    values_BT: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How logits become probabilities: at which temperature, for how many tokens at once.
+
+    With `entropies` they are made too. See `ChosenLogprobs` for `logit_tokens`.
+    """
+
+    temperature: float
+    logit_tokens: int
+    entropies: bool = False
+
+
+def token_outlook(
+    decoder: Decoder,
+    reading: Reading,
+    scale: Scale,
+    effort: Effort,
+    value_head: nn.Linear | None = None,
+) -> Outlook:
+    """What `decoder` gives to the trained tokens of a reading; natural logarithm.
+
+    Evaluated at the temperature, over the full vocabulary, in float32 (or the model's own number
+    type, if that is wider).
+    """
+    shape, device = reading.mask_BT.shape, decoder.device
+    zeros_BT = torch.zeros(shape, dtype=decoder.embedding.dtype, device=device)
+    if not len(reading.targets_M):
+        empty_BT = zeros_BT.requires_grad_()
+        return Outlook(
+            logprobs_BT=empty_BT,
+            entropies_BT=empty_BT if scale.entropies else None,
+            values_BT=None if value_head is None else empty_BT,
+        )
+    hidden_ME = packed_hidden(decoder, reading.packing, reading.before_M, effort)
+    logprobs_M, entropies_M = ChosenLogprobs.apply(
+        hidden_ME, decoder.head.weight, reading.targets_M, scale, effort.arithmetic
+    )
+
+    def laid(values_M: Tensor) -> Tensor:
+        return zeros_BT.masked_scatter(reading.mask_BT, values_M)
+
+    return Outlook(
+        logprobs_BT=laid(logprobs_M),
+        entropies_BT=laid(entropies_M) if scale.entropies else None,
+        values_BT=None if value_head is None else laid(value_head(hidden_ME)[:, 0]),
+    )
+
+
 def token_logprobs(
     decoder: Decoder, reading: Reading, temperature: float, logit_tokens: int, effort: Effort
 ) -> Tensor:
-    """log pi(id_t | id_<t) [B, T] at the trained tokens, 0 elsewhere; natural logarithm.
-
-    Evaluated at `temperature`, over the full vocabulary, in float32 (or the model's own number
-    type, if that is wider). See `ChosenLogprobs` for `logit_tokens`.
-    """
-    shape, device = reading.mask_BT.shape, decoder.device
-    dtype = decoder.embedding.dtype
-    if not len(reading.targets_M):
-        return torch.zeros(shape, dtype=dtype, device=device, requires_grad=True)
-    hidden_ME = packed_hidden(decoder, reading.packing, reading.before_M, effort)
-    logprobs_M = ChosenLogprobs.apply(
-        hidden_ME,
-        decoder.head.weight,
-        reading.targets_M,
-        temperature,
-        logit_tokens,
-        effort.arithmetic,
-    )
-    zeros_BT = torch.zeros(shape, dtype=dtype, device=device)
-    return zeros_BT.masked_scatter(reading.mask_BT, logprobs_M)
+    """The log-probabilities alone [B, T]; see `token_outlook`."""
+    scale = Scale(temperature=temperature, logit_tokens=logit_tokens)
+    return token_outlook(decoder, reading, scale, effort).logprobs_BT
 
 
 class ChosenLogprobs(torch.autograd.Function):
-    """The output head and the log-softmax of it, at one id a token.
+    """The output head and the log-softmax of it, at one id a token; and entropies, if asked.
 
     Logits exist for `logit_tokens` tokens at a time. Where that is all of them, what follows from
     them is kept for the way back; otherwise they are computed again, portion by portion.
@@ -97,21 +143,23 @@ class ChosenLogprobs(torch.autograd.Function):
         hidden_ME: Tensor,
         weight_VE: Tensor,
         targets_M: Tensor,
-        temperature: float,
-        logit_tokens: int,
+        scale: Scale,
         arithmetic: Arithmetic,
-    ) -> Tensor:
-        """Log-probabilities [M], in the number type of `hidden_ME`."""
-        head = _Head(weight_VE, arithmetic, temperature)
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probabilities [M] and entropies [M] (0 unless asked), typed as `hidden_ME`."""
+        head = _Head(weight_VE, arithmetic, scale.temperature)
         kept: Tensor | None = None
         parts: list[Tensor] = []
-        for rows in _portions(len(targets_M), logit_tokens):
+        entropies_M = torch.zeros_like(hidden_ME[:, 0])
+        for rows in _portions(len(targets_M), scale.logit_tokens):
             logprobs_CV = head.logprobs(hidden_ME[rows])
             parts.append(logprobs_CV.gather(1, targets_M[rows, None])[:, 0])
+            if scale.entropies:
+                entropies_M[rows] = entropy(logprobs_CV)
             kept = logprobs_CV if len(logprobs_CV) == len(targets_M) else None
         ctx.save_for_backward(hidden_ME, targets_M)
-        ctx.head, ctx.kept, ctx.logit_tokens = head, kept, logit_tokens
-        return torch.cat(parts)
+        ctx.head, ctx.kept, ctx.scale = head, kept, scale
+        return torch.cat(parts), entropies_M
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -120,19 +168,31 @@ class ChosenLogprobs(torch.autograd.Function):
         head: _Head = ctx.head
         of_hidden_ME = torch.empty_like(hidden_ME)
         of_weight: Tensor | None = None
-        for rows in _portions(len(targets_M), ctx.logit_tokens):
+        for rows in _portions(len(targets_M), ctx.scale.logit_tokens):
             kept, ctx.kept = ctx.kept, None
             logprobs_CV = head.logprobs(hidden_ME[rows]) if kept is None else kept
-            of_hidden_ME[rows], of_part = head.gradients(
-                logprobs_CV, gradients[0][rows], targets_M[rows], hidden_ME[rows]
+            wanted = _Wanted(
+                targets_C=targets_M[rows],
+                of_chosen_C=gradients[0][rows],
+                of_entropies_C=gradients[1][rows] if ctx.scale.entropies else None,
             )
+            of_hidden_ME[rows], of_part = head.gradients(logprobs_CV, wanted, hidden_ME[rows])
             of_weight = of_part if of_weight is None or of_part is None else of_weight + of_part
-        return of_hidden_ME, of_weight, None, None, None, None
+        return of_hidden_ME, of_weight, None, None, None
 
 
 def _portions(tokens: int, size: int) -> Iterator[slice]:
     for start in range(0, tokens, size):
         yield slice(start, min(start + size, tokens))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """The gradients of what a head gave to some tokens."""
+
+    targets_C: Tensor
+    of_chosen_C: Tensor
+    of_entropies_C: Tensor | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +212,21 @@ class _Head:
         return torch.log_softmax(logits_CV, -1)
 
     def gradients(
-        self, logprobs_CV: Tensor, of_chosen_C: Tensor, targets_C: Tensor, hidden_CE: Tensor
+        self, logprobs_CV: Tensor, wanted: _Wanted, hidden_CE: Tensor
     ) -> tuple[Tensor, Tensor | None]:
         """Gradients of hidden states and weight; writes over `logprobs_CV`."""
         used = self.arithmetic.weight(self.weight_VE)
-        scaled_C1 = (of_chosen_C / self.temperature)[:, None]
-        of_logits_CV = logprobs_CV.exp_().mul_(-scaled_C1)
-        of_logits_CV.scatter_add_(1, targets_C[:, None], scaled_C1)
-        of_logits_CV = of_logits_CV.to(used.dtype)
+        of_logits_CV = self._of_logits(logprobs_CV, wanted).to(used.dtype)
         of_weight = add_gradient(self.weight_VE, of_logits_CV, hidden_CE.to(used.dtype))
         return (of_logits_CV @ used).to(hidden_CE.dtype), of_weight
+
+    def _of_logits(self, logprobs_CV: Tensor, wanted: _Wanted) -> Tensor:
+        scaled_C1 = (wanted.of_chosen_C / self.temperature)[:, None]
+        if wanted.of_entropies_C is None:
+            of_logits_CV = logprobs_CV.exp_().mul_(-scaled_C1)
+        else:
+            # The entropy falls by p (log p + H) as a logit rises.
+            falls_C1 = (wanted.of_entropies_C / self.temperature)[:, None]
+            slopes_CV = (logprobs_CV + entropy(logprobs_CV)[:, None]).mul_(falls_C1)
+            of_logits_CV = logprobs_CV.exp_().mul_(-scaled_C1 - slopes_CV)
+        return of_logits_CV.scatter_add_(1, wanted.targets_C[:, None], scaled_C1)

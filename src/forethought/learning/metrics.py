@@ -6,6 +6,7 @@ from statistics import fmean
 from forethought.core.trajectory import Episode, Group
 from forethought.evaluation.exam import mean_entropy, ran_into_limit, summarise_tools
 from forethought.learning.lessons import Lesson
+from forethought.learning.rewards.figures import component_figures, mean_of_known
 
 
 def summarise(groups: Sequence[Group]) -> dict[str, float]:
@@ -36,14 +37,12 @@ def prefix_breaks(episode: Episode) -> int:
 def summarise_lessons(lessons: Sequence[Lesson]) -> dict[str, float]:
     """Rewards by component, and how many groups had something to compare."""
     rewards = [reward for lesson in lessons for reward in lesson.rewards]
+    right = [episode.right for lesson in lessons for episode in lesson.episodes]
     if not rewards:
         return {}
-    names = rewards[0].components
-    components = {
-        f"reward/{name}": fmean(reward.components[name] for reward in rewards) for name in names
-    }
-    return components | {
-        "reward/mean": fmean(reward.total for reward in rewards),
+    components = component_figures(rewards, right)
+    return {f"reward/{name}": value for name, value in components.items()} | {
+        "reward/mean": mean_of_known([reward.total for reward in rewards]),
         "groups/informative": fmean(lesson.is_informative for lesson in lessons),
         "groups/all_right": fmean(_all_right(lesson) for lesson in lessons),
     }

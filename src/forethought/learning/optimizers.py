@@ -7,16 +7,24 @@ import torch
 from torch import nn
 
 from forethought.learning.settings import OptimizerSettings
+from forethought.policy.local.value_head import value_head_of
 
 
-def build_optimizers(model: nn.Module, settings: OptimizerSettings) -> list[torch.optim.Optimizer]:
+def build_optimizers(
+    model: nn.Module, settings: OptimizerSettings, head_rate: float | None = None
+) -> list[torch.optim.Optimizer]:
     """The optimisers that together own every trained parameter once.
+
+    A critic's head, where there is one, learns with AdamW at `head_rate`.
 
     Muon (https://kellerjordan.github.io/posts/muon/) takes matrices inside the layers; the
     embedding, the head and the norms stay with AdamW.
     """
     matrices = list(_hidden_matrices(model)) if settings.type == "muon" else []
     taken = {id(each) for each in matrices}
+    head = value_head_of(model)
+    heads = [] if head is None else list(head.parameters())
+    taken |= {id(each) for each in heads}
     rest = [each for each in model.parameters() if each.requires_grad and id(each) not in taken]
     optimizers: list[torch.optim.Optimizer] = []
     if rest:
@@ -32,6 +40,8 @@ def build_optimizers(model: nn.Module, settings: OptimizerSettings) -> list[torc
         optimizers.append(
             torch.optim.Muon(matrices, lr=settings.muon_rate, weight_decay=settings.weight_decay)
         )
+    if heads:
+        optimizers.append(torch.optim.AdamW(heads, lr=head_rate or settings.rate, weight_decay=0.0))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["full_rate"] = group["lr"]

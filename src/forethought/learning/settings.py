@@ -15,6 +15,10 @@ from forethought.agents.groups import Flow, Waves, Window
 from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings
 from forethought.learning.advantage import AdvantageSettings
+from forethought.learning.control.settings import ControlSettings
+from forethought.learning.correction.settings import CorrectionSettings
+from forethought.learning.credit.selection import SelectionSettings
+from forethought.learning.credit.settings import CreditSettings, refuse_other_comparison
 from forethought.learning.losses.settings import LossSettings
 from forethought.learning.rewards import RewardSettings
 
@@ -126,6 +130,31 @@ class SFTSettings(Settings):
     """Problems of the pilot: from the training side, never trained on."""
     save_every: PositiveInt = 50
     """Steps between checkpoints."""
+    keep_last: PositiveInt = 2
+    """Checkpoints of a phase that stay: the newest."""
+    keep_best: NonNegativeInt = 0
+    """Checkpoints that stay beside them: those with the least held-out loss."""
+    keep: Literal["last", "best"] = "last"
+    """Whose weights a phase ends with: its last step's, or those with the least held-out loss."""
+    held_out: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the demonstrations that is never trained on, but measured; 0: none."""
+    held_out_every: PositiveInt = 50
+    """Steps between measurements of what is held out; a phase ends with one."""
+
+    @property
+    def best_kept(self) -> int:
+        """How many checkpoints stay for their held-out loss."""
+        return max(self.keep_best, int(self.keep == "best"))
+
+    @model_validator(mode="after")
+    def _measures_what_is_best(self) -> Self:
+        if self.best_kept and not self.held_out:
+            asked = 'keep = "best"' if self.keep == "best" else f"keep_best = {self.keep_best}"
+            raise RecipeError(
+                f"sft.{asked}: the best has the least held-out loss, and sft.held_out = 0 holds "
+                "nothing out; set it to a share such as 0.05"
+            )
+        return self
 
     @model_validator(mode="after")
     def _tells_phases_apart(self) -> Self:
@@ -150,6 +179,26 @@ class SFTSettings(Settings):
         return self
 
 
+class OffPolicySettings(Settings):
+    """What a round's updates take for the policy that sampled."""
+
+    old: Literal["sampled", "recomputed"] = "sampled"
+    """Where a ratio's denominator comes from: the sampler's own log-probabilities, or a pass of the
+    learner over the round before its first update."""
+    correction: CorrectionSettings = CorrectionSettings()
+    """What becomes of samples of which the two differ; for `recomputed`."""
+
+    @model_validator(mode="after")
+    def _has_two_to_compare(self) -> Self:
+        if self.old == "sampled" and self.correction != CorrectionSettings():
+            raise RecipeError(
+                'rl.off_policy.correction: with rl.off_policy.old = "sampled" the loss\'s own '
+                "ratio is to the sampler, so there is nothing left to correct; set old = "
+                '"recomputed" or remove the correction'
+            )
+        return self
+
+
 class RLSettings(Settings):
     """Reinforcement learning: attempt, compare, improve."""
 
@@ -159,10 +208,15 @@ class RLSettings(Settings):
     """Problems in a round."""
     group_size: int = Field(default=16, ge=2)
     """Attempts at each problem; one alone has nothing to be compared with."""
+    draws: PositiveInt = 1
+    """Draws of problems in a round at most, until enough groups have right attempts and others; 1
+    takes one draw as it comes. 10 is usual (DAPO)."""
     updates: PositiveInt = 4
     """Optimiser steps that a round's episodes are split over."""
     save_every: PositiveInt = 10
     """Rounds between checkpoints."""
+    keep_last: PositiveInt = 2
+    """Checkpoints that stay: the newest."""
     uninformative: Literal["count", "leave_out"] = "count"
     """Groups whose rewards are all equal carry no gradient: do their tokens count in the loss's
     denominators (as in the paper), or are they left out (as in DAPO's filter)?"""
@@ -177,8 +231,26 @@ class RLSettings(Settings):
     """What an attempt earns."""
     advantage: AdvantageSettings = AdvantageSettings()
     """How attempts of one group are compared."""
+    credit: CreditSettings = CreditSettings()
+    """Whether an attempt's turns share one advantage, and what each gets if they do not."""
+    selection: SelectionSettings = SelectionSettings()
+    """Which of a group's attempts are trained."""
     loss: LossSettings = LossSettings()
     """Which policy loss."""
+    off_policy: OffPolicySettings = OffPolicySettings()
+    """Which policy is the old one, and how a sampler that differs from it is corrected for."""
+    control: ControlSettings = ControlSettings()
+    """What of the loss is steered from round to round."""
+
+    @property
+    def needs_critic(self) -> bool:
+        """Whether a value head learns beside the policy."""
+        return self.credit.type == "gae"
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether the model as it was at first is asked."""
+        return self.loss.kl_coefficient > 0 or self.control.kl is not None
 
     @model_validator(mode="after")
     def _refuse_what_cannot_be_divided(self) -> Self:
@@ -186,5 +258,21 @@ class RLSettings(Settings):
             raise RecipeError(
                 'rl.advantage.kind = "maxrl": it divides by a group\'s mean reward, and every '
                 f"reward variant here ({self.reward.variant} too) goes below 0; use grpo or rloo"
+            )
+        refuse_other_comparison(self.credit, self.advantage)
+        return self
+
+    @model_validator(mode="after")
+    def _refuse_too_few_attempts(self) -> Self:
+        compared = self.selection.keep or self.group_size
+        if compared >= self.group_size and self.selection.keep:
+            raise RecipeError(
+                f"rl.selection.keep = {compared}: rl.group_size = {self.group_size} leaves nothing "
+                "to choose from; raise group_size, or set keep to 0"
+            )
+        if self.advantage.kind == "passk" and self.advantage.k > compared:
+            raise RecipeError(
+                f"rl.advantage.k = {self.advantage.k}: only {compared} attempts of a group are "
+                "compared; lower k or raise rl.group_size"
             )
         return self

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+STREAMS = ("advantages_BT", "old_logprobs_BT", "weights_BT", "ref_logprobs_BT", "turns_BT")
+"""What has the mask's shape."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streams:
@@ -20,9 +23,11 @@ class Streams:
 
     `mask_BT` (bool) marks the tokens that the policy sampled, its own end-of-turn token included.
     `old_logprobs_BT` is the denominator of the ratio, `weights_BT` scales a token's share of the
-    objective, `ref_logprobs_BT` is the frozen reference (needed only for a KL penalty). Natural
-    logarithms in float32 or wider, at the sampling temperature on both sides of every ratio.
-    Raises ValueError when shapes differ, the mask is not bool or a stream carries a gradient.
+    objective, `ref_logprobs_BT` is the frozen reference (needed only for a KL penalty).
+    `turns_BT` (int64) numbers the turn of every policy token from 0, for a loss with a ratio a
+    turn. Natural logarithms in float32 or wider, at the sampling temperature on both sides of
+    every ratio. Raises ValueError when shapes or number types differ from these or a stream
+    carries a gradient.
 
     >>> mask = torch.tensor([[False, True]])
     >>> Streams.uniform(mask, advantage=1.0, old_logprobs_BT=torch.zeros(1, 2)).advantages_BT
@@ -34,6 +39,7 @@ class Streams:
     old_logprobs_BT: Tensor
     weights_BT: Tensor
     ref_logprobs_BT: Tensor | None = None
+    turns_BT: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.mask_BT.dtype is not torch.bool or self.mask_BT.ndim != 2:
@@ -41,8 +47,10 @@ class Streams:
                 "mask_BT must be a bool tensor of shape [B, T], got "
                 f"{self.mask_BT.dtype} of shape {tuple(self.mask_BT.shape)}"
             )
-        for name in ("advantages_BT", "old_logprobs_BT", "weights_BT", "ref_logprobs_BT"):
-            stream = getattr(self, name)
+        if self.turns_BT is not None and self.turns_BT.dtype is not torch.int64:
+            raise ValueError(f"turns_BT must be a tensor of int64, got {self.turns_BT.dtype}")
+        for name in STREAMS:
+            stream: Tensor | None = getattr(self, name)
             if stream is None:
                 continue
             if stream.shape != self.mask_BT.shape:

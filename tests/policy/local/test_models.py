@@ -6,6 +6,7 @@ import json
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from forethought.core.errors import RecipeError
 from forethought.core.messages import User
@@ -250,3 +251,20 @@ def test_a_tokenizer_that_was_published_cutting_and_filling_up_does_neither(tmp_
         assert loaded.tokenizer.encode(words).ids == model.tokenizer.encode(words).ids
     question = [User(text="6 * 7? " * 9)]
     assert loaded.format.opening(question, ()) == model.format.opening(question, ())
+
+
+@pytest.mark.parametrize("architecture", ["qwen3", "llama"])
+@torch.no_grad()
+def test_a_saved_fresh_model_ends_its_turns_in_other_programs(architecture, tmp_path):
+    settings = SMALL.model_copy(update={"architecture": architecture})
+    model = fresh_model(settings, tokenizer(), 0)
+    end = model.format.end_of_turn
+    model.save(tmp_path)
+    reloaded = AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert reloaded.config.eos_token_id == end
+    head = torch.nn.Linear(16, reloaded.config.vocab_size)
+    head.weight.zero_()
+    head.bias.copy_(torch.nn.functional.one_hot(torch.tensor(end), len(head.bias)))
+    reloaded.lm_head = head  # it would say nothing but the end, again and again
+    said = reloaded.generate(IDS, max_new_tokens=20, do_sample=False)
+    assert said[0].tolist() == [*IDS[0].tolist(), end]

@@ -7,8 +7,9 @@ from forethought.app.sampling import effective_sampling
 from forethought.core.randomness import derive_seed
 from forethought.curation.difficulty import select
 from forethought.curation.pool import Pool
-from forethought.learning.losses.catalogue import objective
-from forethought.learning.rl import RLPlan, train_rl
+from forethought.learning.practice import RLPlan
+from forethought.learning.rl import train_rl
+from forethought.policy.local.value_head import add_value_head
 from forethought.tasks.graders import BoxedGrader
 from forethought.tools.python_tool import PythonTool
 
@@ -38,12 +39,13 @@ async def rl(context: Context) -> None:
     settings = recipe.rl
     plan = RLPlan(
         settings=settings,
-        objective=objective(settings.loss),
         seed=recipe.seed,
         flow=recipe.compute.flow,
     )
     model = context.load(phase_stage(context.last_phase))
-    reference = settings.loss.kl_coefficient > 0
+    if settings.needs_critic:
+        add_value_head(model.network)
+    reference = settings.needs_reference
     with context.engine(model, with_reference=reference) as engine:
         async with PythonTool(recipe.tool) as tool:
             agent = engine.agent(tool, BoxedGrader(), recipe.agent, recipe.sampling)
@@ -53,6 +55,7 @@ async def rl(context: Context) -> None:
                 recipe.sampling.temperature,
                 recipe.agent.max_tokens,
                 section="rl.optimizer",
+                critic=settings.credit.critic if settings.needs_critic else None,
             )
             with show.bar("rounds", settings.steps, stage.next_step) as bar:
                 await train_rl(

@@ -6,10 +6,19 @@ from typing import Protocol
 
 from torch import Tensor
 
+from forethought.learning.losses.cispo import cispo
+from forethought.learning.losses.dapo import dapo
+from forethought.learning.losses.dppo_tv import dppo_tv
+from forethought.learning.losses.dr_grpo import dr_grpo
+from forethought.learning.losses.gmpo import gmpo
+from forethought.learning.losses.grpo import grpo
 from forethought.learning.losses.grpo_scr import grpo_scr
 from forethought.learning.losses.grpo_t import grpo_t
 from forethought.learning.losses.grpo_tcr import grpo_tcr
+from forethought.learning.losses.grpo_turn import grpo_turn
+from forethought.learning.losses.reinforce import reinforce
 from forethought.learning.losses.result import LossResult
+from forethought.learning.losses.sapo import sapo
 from forethought.learning.losses.settings import LossName, LossSettings
 from forethought.learning.streams import Denominators, Streams
 
@@ -32,9 +41,18 @@ Objective = Callable[[Tensor, Streams, Denominators], LossResult]
 """A loss whose settings are decided; `sft.sft` is one as it stands. All that a learner knows."""
 
 LOSSES: dict[LossName, Loss] = {
+    "grpo": grpo,
     "grpo_t": grpo_t,
     "grpo_tcr": grpo_tcr,
     "grpo_scr": grpo_scr,
+    "grpo_turn": grpo_turn,
+    "dapo": dapo,
+    "dr_grpo": dr_grpo,
+    "cispo": cispo,
+    "reinforce": reinforce,
+    "sapo": sapo,
+    "gmpo": gmpo,
+    "dppo_tv": dppo_tv,
 }
 
 

@@ -5,12 +5,13 @@ The shaping is part of the reward (`rewards.overlong_penalty`), not of this loss
 
 from torch import Tensor
 
-from forethought.learning.losses.clipped import clipped_policy_loss, log_ratio
+from forethought.learning.losses.clipped import clipped_policy_loss
+from forethought.learning.losses.ratios import log_ratio
 from forethought.learning.losses.result import LossResult
 from forethought.learning.losses.settings import LossSettings, Terms
 from forethought.learning.streams import Denominators, Streams
 
-OWN = Terms(clip_low=0.2, clip_high=0.28, dual_clip=10.0, aggregation="token-mean")
+OWN = Terms(clip_low=0.2, clip_high=0.28, dual_clip=10.0)
 
 
 def grpo_tcr(

@@ -34,7 +34,7 @@ class Tally:
     ) -> "Tally":
         """Count the tokens of `mask_BT`; sum each of `means` over them; keep each of `peaks`' top.
 
-        Peaks are of quantities that are never negative: without a token they are 0.
+        Peaks are of quantities that are never negative: a part without a token adds a 0.
         """
 
         def kept(values_BT: Tensor) -> Tensor:
@@ -54,8 +54,13 @@ class Tally:
         )
 
     def read(self) -> dict[str, float]:
-        """The mean of every sum over the policy tokens (0 without any), and the peaks."""
-        tokens = max(int(self.tokens), 1)
+        """The mean of every sum over the policy tokens, and the peaks; nothing without a token.
+
+        A mean over no tokens is not measured, which a 0 would hide.
+        """
+        tokens = int(self.tokens)
+        if not tokens:
+            return {}
         means = {name: float(total) / tokens for name, total in self.sums.items()}
         return means | {name: float(top) for name, top in self.peaks.items()}
 

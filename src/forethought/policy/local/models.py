@@ -23,6 +23,7 @@ from transformers.utils import logging as transformers_logging
 from forethought.core.errors import PolicyError, RecipeError, boundary
 from forethought.policy.formats import ChatFormat, chat_format
 from forethought.policy.local.settings import FormatName, FreshModel
+from forethought.policy.local.value_head import belongs_to_head, value_head_of
 
 tensors: Any = safetensors_torch
 TOKENIZER = "tokenizer.json"
@@ -61,7 +62,7 @@ class LocalModel:
         """Write network, tokenizer and the name of the chat format into `folder`."""
         transformers_logging.disable_progress_bar()
         network: Any = self.network
-        network.save_pretrained(folder)
+        network.save_pretrained(folder, **_own_weights(network))
         # Written by Python, whose errors say that the disk refused; the library's are untyped.
         (folder / TOKENIZER).write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
         (folder / FORMAT).write_text(json.dumps({"format": self.format.name}))
@@ -78,6 +79,15 @@ class LocalModel:
             _take(network, tensors.load_file(folder / "model.safetensors"))
 
 
+def _own_weights(network: nn.Module) -> dict[str, Any]:
+    """What to tell the library to save, where a critic's head is not to be among it."""
+    if value_head_of(network) is None or hasattr(network, "peft_config"):
+        return {}  # adapters alone are saved anyway
+    state = network.state_dict()
+    own = {name: weight for name, weight in state.items() if not belongs_to_head(name)}
+    return {"state_dict": own}
+
+
 def _take(network: nn.Module, weights: dict[str, Tensor]) -> None:
     """Copy weights into the parameters that are there, wherever they lie in memory.
 
@@ -91,12 +101,15 @@ def _take(network: nn.Module, weights: dict[str, Tensor]) -> None:
         for name, tensor in held.items()
         if name not in weights and tensor.data_ptr() in by_place
     }
-    network.load_state_dict(weights | tied)
+    aside = {name: tensor for name, tensor in held.items() if belongs_to_head(name)}
+    network.load_state_dict(weights | tied | aside)
 
 
 def fresh_model(settings: FreshModel, tokenizer: Tokenizer, seed: int) -> LocalModel:
-    """A network with random weights drawn from `seed`."""
+    """A network with random weights drawn from `seed`; it says in its files what ends its turns."""
+    words = chat_format(settings.format, tokenizer)
     sizes: dict[str, Any] = {
+        "eos_token_id": words.end_of_turn,
         "vocab_size": tokenizer.get_vocab_size(),
         "hidden_size": settings.width,
         "num_hidden_layers": settings.layers,
@@ -113,9 +126,7 @@ def fresh_model(settings: FreshModel, tokenizer: Tokenizer, seed: int) -> LocalM
             network: nn.Module = Qwen3ForCausalLM(Qwen3Config(**sizes))
         else:
             network = LlamaForCausalLM(LlamaConfig(**sizes))
-    return LocalModel(
-        network=network, tokenizer=tokenizer, format=chat_format(settings.format, tokenizer)
-    )
+    return LocalModel(network=network, tokenizer=tokenizer, format=words)
 
 
 def fresh_parameters(settings: FreshModel, vocabulary: int) -> int:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from forethought.core.errors import PolicyError
 from forethought.policy.local.decoder import Decoder
 from forethought.policy.local.inference import Inference
+from forethought.policy.local.value_head import value_head_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,11 @@ class Replica:
     def trained(self) -> list[nn.Parameter]:
         """The parameters that learn, in one fixed order."""
         return trained_parameters(self.model)
+
+    @property
+    def value_head(self) -> nn.Linear | None:
+        """The critic's head, where the model has one."""
+        return value_head_of(self.model)
 
     @cached_property
     def inference(self) -> Inference:

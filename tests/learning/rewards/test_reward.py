@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 from pytest import approx, mark, raises
 
 from forethought.core.errors import RecipeError
-from forethought.core.messages import Assistant, ToolCall, ToolReply, ToolStatus, User
-from forethought.core.problem import Problem
-from forethought.core.trajectory import Episode, Finish, Stop, Tokens, Trajectory, Turn
+from forethought.core.messages import Assistant, ToolReply, ToolStatus
+from forethought.core.trajectory import Episode, Finish, Tokens, Turn
 from forethought.core.verdict import Verdict
 from forethought.learning.rewards import (
     RewardSettings,
@@ -17,45 +16,10 @@ from forethought.learning.rewards import (
     response_length,
     score_episode,
 )
+from learning.rewards.attempts import PROBLEM, calls, episode, team, total, trajectory, turn
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden/03_grpo_tcr.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden/03_grpo_tcr.json").read_text())
 PARTS, TOLERANCE = GOLDEN["reward_components"], GOLDEN["tolerance"]
-PROBLEM = Problem(id="gcd-1", prompt="gcd of 8 and 12?", answer="4")
-
-
-def turn(*codes, status=ToolStatus.OK, name="python", tokens=0):
-    arguments = [code if code.startswith("{") else json.dumps({"code": code}) for code in codes]
-    calls = tuple(
-        ToolCall(id=f"call_{number}", name=name, arguments=text)
-        for number, text in enumerate(arguments)
-    )
-    replies = tuple(
-        ToolReply(call_id=call.id, name=name, text="4", status=status) for call in calls
-    )
-    message = Assistant(text="", calls=calls)
-    return Turn(message=message, finish=Finish.END_OF_TURN, replies=replies, tokens=tokens)
-
-
-def trajectory(*turns, segments=()):
-    opening = (User(text=PROBLEM.prompt),)
-    return Trajectory(
-        agent="a", opening=opening, turns=turns, stop=Stop.ANSWERED, segments=segments
-    )
-
-
-def episode(*turns, right=False):
-    verdict = Verdict.right() if right else Verdict.wrong()
-    return Episode(
-        id="gcd-1/0", problem=PROBLEM, trajectories=(trajectory(*turns),), verdict=verdict
-    )
-
-
-def calls(count, tokens=0):
-    return [turn(f"print({number})") for number in range(count)] + [turn(tokens=tokens)]
-
-
-def total(*turns, right=False, **settings):
-    return score_episode(episode(*turns, right=right), RewardSettings(**settings)).total
 
 
 def golden_rewards(**settings):
@@ -183,13 +147,8 @@ def test_a_correct_attempt_is_paid_nothing_for_its_calls():
 
 
 def test_agents_of_one_team_do_not_earn_twice_for_one_call():
-    team = Episode(
-        id="gcd-1/0",
-        problem=PROBLEM,
-        trajectories=(trajectory(turn("print(1)")), trajectory(turn("print(1)", "print(2)"))),
-        verdict=Verdict.wrong(),
-    )
-    assert score_episode(team, RewardSettings()).per_turn == approx((0.1, 0.1))
+    both = team([turn("print(1)")], [turn("print(1)", "print(2)")])
+    assert score_episode(both, RewardSettings()).per_turn == approx((0.1, 0.1))
 
 
 def test_partial_credit_of_a_wrong_answer_earns_nothing():

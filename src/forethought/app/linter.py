@@ -1,0 +1,203 @@
+"""What a recipe says that will hardly be meant: allowed, but it pays for the wrong thing or for
+nothing.
+
+Covers rewards and what keeps them from being paid. A recipe that cannot be followed is refused
+elsewhere.
+"""
+
+from collections.abc import Callable, Iterator
+
+from forethought.app.recipe import Recipe
+from forethought.learning.rewards.outcome import bonus_room, outcome_gap
+from forethought.learning.rewards.settings import RewardSettings
+
+ANSWER_ONLY = frozenset({"practice", "gsm8k", "file"})
+"""Sources whose grader compares one answer: right or wrong, and nothing between."""
+
+WITHOUT_PARTS = frozenset({"practice", "gsm8k"})
+"""Sources whose problems never have named parts."""
+
+USUAL_ROOM = bonus_room(RewardSettings(), right=False)
+
+OF_CALLS = ("execution", "retrieval", "well_formed", "malformed", "call_cost")
+"""The process parts that need a call."""
+
+
+def warnings(recipe: Recipe) -> tuple[str, ...]:
+    """A sentence for each thing in `recipe` that will hardly be meant: key, value, what happens,
+    remedy.
+
+    They are about `rl.reward`, so that a recipe whose stages before it are run alone has them too.
+    """
+    return tuple(sentence for rule in RULES for sentence in rule(recipe))
+
+
+def _pays_for_calls(recipe: Recipe) -> Iterator[str]:
+    reward = recipe.rl.reward
+    room = bonus_room(reward, right=True)
+    if room > 0:
+        yield (
+            f'rl.reward.variant = "{reward.variant}": a right answer earns up to {room:g} more for '
+            "calls, so that where all answers are right the only thing to learn is to call more; "
+            'use "gated"'
+        )
+    process = reward.process
+    if process.well_formed and not process.call_cost:
+        yield (
+            f"rl.reward.process.well_formed = {process.well_formed:g}: every turn with calls earns "
+            "it, right answers too, so that calling more often pays; set "
+            "rl.reward.process.call_cost, or well_formed to 0"
+        )
+
+
+def _outweighs(recipe: Recipe) -> Iterator[str]:
+    reward = recipe.rl.reward
+    gap = outcome_gap(reward)
+    if gap <= 0:
+        yield (
+            f"rl.reward: the best wrong answer can earn as much as the worst right one (they are "
+            f"{gap:g} apart), so that being right need not pay; {_remedy(reward)}"
+        )
+    elif reward.process.most >= 0.5 and _process_parts(reward):
+        yield (
+            f"rl.reward.process.most = {reward.process.most:g}: process parts may move right and "
+            "wrong answers past each other, so that being right need not pay; set it below 0.5"
+        )
+
+
+def _never_paid(recipe: Recipe) -> Iterator[str]:
+    reward = recipe.rl.reward
+    parts = _process_parts(reward)
+    if parts and reward.process.most == 0:
+        yield (
+            f"rl.reward.process.most = 0: nothing is left for {', '.join(parts)}, which are set; "
+            "raise it (0.25 is the default), or remove them"
+        )
+    elif parts and outcome_gap(reward) <= 0:
+        yield (
+            f"rl.reward.process: {', '.join(parts)} are set, but between right and wrong answers "
+            f"there is no room for them, so that they come to 0; {_remedy(reward)}"
+        )
+    if reward.judge is not None and reward.judge.weight == 0:
+        yield (
+            "rl.reward.judge.weight = 0: the judge is asked about every attempt, and its scores "
+            "come to nothing; raise the weight, or remove rl.reward.judge"
+        )
+
+
+def _bonus_cannot_pay(recipe: Recipe) -> Iterator[str]:
+    reward = recipe.rl.reward
+    if reward.variant in ("gated", "paper") and reward.tool_bonus:
+        if reward.bonus_cap == 0:
+            yield (
+                f"rl.reward.bonus_cap = 0: no call earns anything, and rl.reward.tool_bonus = "
+                f'{reward.tool_bonus:g} has no effect; raise the cap, or use variant = "outcome"'
+            )
+        elif bonus_room(reward, right=False) == 0:
+            yield (
+                f"rl.reward.wrong_ceiling = {reward.wrong_ceiling:g}: it leaves a wrong answer "
+                "nothing to earn for its calls; raise it (-0.6 is the default)"
+            )
+    idle = sorted({"bonus_cap", "wrong_ceiling"} & reward.model_fields_set)
+    if idle and reward.variant not in ("gated", "paper"):
+        yield (
+            f'rl.reward.variant = "{reward.variant}": it pays nothing for calls, so that '
+            f'{", ".join(idle)}, which are set, have no effect; remove them or use "gated"'
+        )
+
+
+def _length_cannot_cost(recipe: Recipe) -> Iterator[str]:
+    reward, most = recipe.rl.reward, recipe.agent.max_tokens
+    if reward.overlong_limit and not reward.overlong_buffer:
+        yield (
+            f"rl.reward.overlong_limit = {reward.overlong_limit}: without a buffer nothing is lost "
+            "by length; set rl.reward.overlong_buffer above 0, or remove the limit"
+        )
+    if not reward.overlong_buffer or reward.length_basis == "all_tokens":
+        return
+    if reward.overlong_limit - reward.overlong_buffer >= most:
+        yield (
+            f"rl.reward.overlong_limit = {reward.overlong_limit}: the penalty would begin at "
+            f"{reward.overlong_limit - reward.overlong_buffer} tokens, and agent.max_tokens = "
+            f"{most} ends an attempt before that, so that nothing is lost; lower the limit"
+        )
+    elif reward.overlong_limit > most:
+        yield (
+            f"rl.reward.overlong_limit = {reward.overlong_limit}: agent.max_tokens = {most} ends "
+            "an attempt before the penalty is full; lower the limit to max_tokens"
+        )
+
+
+def _thinking_cannot_cost(recipe: Recipe) -> Iterator[str]:
+    penalties, most = recipe.rl.reward.penalties, recipe.agent.max_tokens
+    if penalties.thinking and penalties.thinking_limit >= most:
+        yield (
+            f"rl.reward.penalties.thinking_limit = {penalties.thinking_limit}: agent.max_tokens = "
+            f"{most} ends an attempt before that, so that nothing is lost; lower the limit"
+        )
+    if penalties.thinking_limit and not penalties.thinking:
+        yield (
+            f"rl.reward.penalties.thinking_limit = {penalties.thinking_limit}: going beyond it "
+            "costs nothing; set rl.reward.penalties.thinking above 0, or remove the limit"
+        )
+
+
+def _no_call_runs(recipe: Recipe) -> Iterator[str]:
+    if recipe.agent.max_turns:
+        return
+    reward = recipe.rl.reward
+    named = [f"process.{name}" for name in OF_CALLS if getattr(reward.process, name)]
+    named += ["penalties.exception"] if reward.penalties.exception else []
+    named += ["tool_bonus"] if bonus_room(reward, right=False) > 0 else []
+    if named:
+        yield (
+            f"agent.max_turns = 0: no call is ever run, so that rl.reward {', '.join(named)} can "
+            "never be paid; raise max_turns, or turn them off"
+        )
+
+
+def _problems_cannot_show(recipe: Recipe) -> Iterator[str]:
+    reward, source = recipe.rl.reward, recipe.problems.type
+    if reward.partial and source in ANSWER_ONLY:
+        yield (
+            f"rl.reward.partial = {reward.partial:g}: it pays for tests that a program passes, and "
+            f'problems.type = "{source}" has none, so that it comes to 0; remove it'
+        )
+    parts = [name for name in ("coverage", "verification") if getattr(reward.process, name)]
+    if parts and source in WITHOUT_PARTS:
+        yield (
+            f"rl.reward.process: {', '.join(parts)} need problems whose answer has named parts, "
+            f'and problems.type = "{source}" has none, so that they come to 0; remove them, or '
+            "give problems of your own with `parts`"
+        )
+
+
+def _process_parts(reward: RewardSettings) -> list[str]:
+    """The bounded parts that are set."""
+    process, penalties = reward.process.model_dump(), reward.penalties.model_dump()
+    named = [name for name, weight in process.items() if name != "most" and weight]
+    named += [name for name, weight in penalties.items() if name != "thinking_limit" and weight]
+    return [*named, *(["judge"] if reward.judge is not None else [])]
+
+
+def _remedy(reward: RewardSettings) -> str:
+    """What to lower, of what brings wrong answers up to right ones."""
+    raised = {
+        "overlong_factor": bool(reward.overlong_buffer),
+        "partial": bool(reward.partial),
+        "wrong_ceiling": bonus_room(reward, right=False) > USUAL_ROOM,
+    }
+    return f"lower rl.reward {' or '.join(name for name, high in raised.items() if high)}"
+
+
+RULES: tuple[Callable[[Recipe], Iterator[str]], ...] = (
+    _pays_for_calls,
+    _outweighs,
+    _never_paid,
+    _bonus_cannot_pay,
+    _length_cannot_cost,
+    _thinking_cannot_cost,
+    _no_call_runs,
+    _problems_cannot_show,
+)
+"""What is looked for, in the order in which it is told."""

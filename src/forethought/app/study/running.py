@@ -1,0 +1,105 @@
+"""The runs of a study: what comes before RL once a seed, then a copy of it for each variant.
+
+Every run is an ordinary run folder, so that whatever was interrupted goes on where it was, and
+what has finished is only looked at.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from forethought.app.context import Context
+from forethought.app.recipe import Recipe
+from forethought.app.refusals import refuse_hopeless
+from forethought.app.show import Show
+from forethought.app.stages.collect import collect
+from forethought.app.stages.exam import exams_after_sft, sit_exam
+from forethought.app.stages.measure import measure
+from forethought.app.stages.rl import rl
+from forethought.app.stages.sft import sft
+from forethought.app.study.settings import Study
+from forethought.core.errors import RecipeError
+from forethought.journal.files import explained
+from forethought.journal.run import Run
+from forethought.journal.status import reported
+from forethought.watch.report import write_report
+
+REPORT = "report.html"
+
+
+def run_seed(study: Study, folder: Path, seed: int, show: Show) -> None:
+    """Every run of one seed, as far as it is missing.
+
+    Raises `RecipeError` that names the run, also where it was begun with another recipe.
+    """
+    before = before_rl(folder, seed)
+    show.tell(f"\nSeed {seed}: what comes before RL, for all variants ({before})", style="bold")
+    with _named(f"seed {seed}, before RL"):
+        _work(study.recipe(next(iter(study.recipes)), seed), before, show, _prepare)
+    for number, variant in enumerate(study.recipes, start=1):
+        path = variant_run(folder, variant, seed)
+        count = f"variant {number} of {len(study.recipes)}"
+        show.tell(f"\nSeed {seed}, {count}: {variant} ({path})", style="bold")
+        with _named(f"variant {variant}, seed {seed}"):
+            if not path.exists():
+                with explained(path):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    copy_whole(before, path)
+            _work(study.recipe(variant, seed), path, show, _practise)
+
+
+def before_rl(folder: Path, seed: int) -> Path:
+    """The run that ends where RL begins."""
+    return folder / "before_rl" / f"seed{seed}"
+
+
+def variant_run(folder: Path, variant: str, seed: int) -> Path:
+    """The run of one variant."""
+    return folder / "variants" / variant / f"seed{seed}"
+
+
+def copy_whole(run: Path, copy: Path) -> None:
+    """Copy a run beside and rename it: a copy that was interrupted is not taken for one."""
+    beside = copy.with_name(f".{copy.name}.partial")
+    shutil.rmtree(beside, ignore_errors=True)
+    shutil.copytree(run, beside)
+    beside.rename(copy)
+
+
+async def _prepare(context: Context) -> None:
+    refuse_hopeless(context)
+    await collect(context)
+    await sft(context)
+    for name, stage in exams_after_sft(context):
+        await sit_exam(context, name, stage)
+    await measure(context)
+
+
+async def _practise(context: Context) -> None:
+    await rl(context)
+    await sit_exam(context, "after", "rl")
+    report = context.run.path / REPORT
+    if not report.exists():
+        write_report(context.run, report)
+
+
+def _work(
+    recipe: Recipe,
+    path: Path,
+    show: Show,
+    work: Callable[[Context], Coroutine[Any, Any, None]],
+) -> None:
+    with Run.create_or_open(path, recipe.model_dump(mode="json")) as run, reported(run, "study"):
+        asyncio.run(work(Context(recipe, run, show)))
+
+
+@contextmanager
+def _named(what: str) -> Generator[None]:
+    """Say which run an error is of, and that a study's folder is named with `--folder`."""
+    try:
+        yield
+    except RecipeError as error:
+        raise RecipeError(f"{what}: {str(error).replace('--run', '--folder')}") from error

@@ -1,0 +1,116 @@
+"""What a recipe may say about credit. Free of torch, so that recipes load fast."""
+
+from typing import Literal, Self
+
+from pydantic import Field, PositiveFloat, model_validator
+
+from forethought.core.errors import RecipeError
+from forethought.core.settings import Settings
+from forethought.learning.advantage import AdvantageName, AdvantageSettings
+
+CreditName = Literal["outcome", "merged", "mt_grpo", "turn_rtg", "turn_rloo", "gigpo", "gae"]
+
+USES: dict[str, tuple[CreditName, ...]] = {
+    "discount": ("mt_grpo", "turn_rtg", "turn_rloo", "gigpo", "gae"),
+    "turn_weight": ("merged", "mt_grpo", "gigpo"),
+    "form": ("mt_grpo",),
+    "episode_over": ("gigpo",),
+    "baseline": ("turn_rloo",),
+    "critic": ("gae",),
+}
+"""The settings that not every type reads, and the types that do."""
+
+COMPARED_BY: dict[CreditName, tuple[AdvantageName, ...]] = {
+    "mt_grpo": ("grpo", "dr_grpo"),
+    "turn_rtg": ("grpo", "dr_grpo", "rloo"),
+    "gigpo": ("grpo", "dr_grpo"),
+}
+"""The ways of comparing that a type allows, where it does not allow them all."""
+
+
+class CriticSettings(Settings):
+    """A value head beside the policy, and how it judges."""
+
+    trace: float = Field(default=1.0, ge=0, le=1)
+    """lambda of generalised advantages: 1 trusts returns, 0 the critic's next value."""
+    rate: PositiveFloat = 1e-3
+    """The head's learning rate."""
+    coefficient: PositiveFloat = 0.5
+    """Weight of the critic's loss, which also moves the layers that both share."""
+    clip: PositiveFloat = 0.5
+    """How far a value may move in a round before its loss no longer rewards it."""
+
+
+class CreditSettings(Settings):
+    """Whether an attempt's turns share one advantage, and what each gets if they do not."""
+
+    type: CreditName = "outcome"
+    """outcome: one advantage an attempt; merged: the same, with a weight on what turns earned;
+    turn_rloo: one a turn, for attempts of any number of turns (the one to take); turn_rtg: one a
+    turn, compared by turn number, which pays later turns less; mt_grpo: for attempts with equally
+    many turns; gigpo: an advantage of the attempt and one of each turn's state; gae: one a token,
+    from rewards at the ends of turns and a critic."""
+    discount: float | None = Field(default=None, gt=0, le=1)
+    """What a reward one turn later counts (turn_rloo, turn_rtg, mt_grpo, gigpo), or one token later
+    (gae); none: 0.95 for gigpo, otherwise 1."""
+    turn_weight: float = Field(default=1.0, ge=0)
+    """Weight of what turns earned (merged), or of the turns' part of an advantage (gigpo, mt_grpo
+    in its released form)."""
+    form: Literal["paper", "released"] = "paper"
+    """mt_grpo as printed, or as in its authors' code: at most two turns, weight on the first."""
+    episode_over: Literal["turns", "attempts"] = "turns"
+    """Whether a long attempt counts once a turn or once where gigpo compares whole attempts."""
+    baseline: Literal["reached", "all"] = "reached"
+    """Whose mean return turn_rloo subtracts: that of the others that reached the turn too, or that
+    of all others, where one that has ended counts 0. With `all`, groups whose outcomes are
+    equal move the policy too."""
+
+    critic: CriticSettings = CriticSettings()
+    """gae: the critic."""
+
+    @model_validator(mode="after")
+    def _refuse_what_does_not_apply(self) -> Self:
+        for name, types in USES.items():
+            value: object = getattr(self, name)
+            if self.type not in types and value != type(self).model_fields[name].default:
+                raise RecipeError(
+                    f"credit.{name} = {value}: {self.type} has no use for it; remove it or use "
+                    f"one of {', '.join(types)}"
+                )
+        if self.type == "mt_grpo":
+            self._refuse_another_form()
+        return self
+
+    def _refuse_another_form(self) -> None:
+        if self.form == "paper" and self.turn_weight != 1.0:
+            raise RecipeError(
+                f"credit.turn_weight = {self.turn_weight}: mt_grpo as printed discounts what comes "
+                'later and weighs nothing; set credit.discount, or credit.form = "released"'
+            )
+        if self.form == "released" and self.discount is not None:
+            raise RecipeError(
+                f"credit.discount = {self.discount}: mt_grpo as released weighs the first turn and "
+                'discounts nothing; set credit.turn_weight, or credit.form = "paper"'
+            )
+
+    @property
+    def decay(self) -> float:
+        """The discount that holds."""
+        if self.discount is not None:
+            return self.discount
+        return 0.95 if self.type == "gigpo" else 1.0
+
+
+def refuse_other_comparison(credit: CreditSettings, advantage: AdvantageSettings) -> None:
+    """Raise `RecipeError` for a way of comparing that this type of credit does not use."""
+    if credit.type == "turn_rloo" and advantage != AdvantageSettings():
+        raise RecipeError(
+            'rl.credit.type = "turn_rloo": it subtracts the mean of the other attempts and divides '
+            "by nothing, so rl.advantage has no say; remove that table, or use turn_rtg"
+        )
+    allowed = COMPARED_BY.get(credit.type, (advantage.kind,))
+    if advantage.kind not in allowed:
+        raise RecipeError(
+            f'rl.advantage.kind = "{advantage.kind}": rl.credit.type = "{credit.type}" compares '
+            f"turns by one of {', '.join(allowed)}; use one of these, or credit.type = outcome"
+        )

@@ -1,0 +1,136 @@
+"""A round's attempts, and what they are worth."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from forethought.agents.groups import Flow, attempt_groups, refuse_unmeasured
+from forethought.agents.protocol import Solver
+from forethought.core.errors import RecipeError
+from forethought.core.problem import Problem
+from forethought.core.trajectory import Group
+from forethought.learning.agreement import refuse_other_temperature, refuse_prefix_breaks
+from forethought.learning.keeping import Companion
+from forethought.learning.lessons import Lesson, score, summarise_comparison
+from forethought.learning.metrics import summarise, summarise_lessons
+from forethought.learning.rewards.judge import (
+    Judgement,
+    judge_figures,
+    judge_groups,
+    refuse_unjudged,
+    scores_of,
+)
+from forethought.learning.settings import RLSettings
+
+
+class Curriculum(Companion, Protocol):
+    """What to practise next."""
+
+    def draw(self, step: int) -> Sequence[Problem]:
+        """The problems of one draw; a pure function of its number and of what was learnt."""
+        ...
+
+    def learn(self, groups: Sequence[Group]) -> None:
+        """Take in how a round went."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RLPlan:
+    """What one run of reinforcement learning does, apart from who does it."""
+
+    settings: RLSettings
+    seed: int
+    flow: Flow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """All groups that were attempted, and those of them that are to teach."""
+
+    groups: tuple[Group, ...]
+    chosen: tuple[Group, ...]
+    draws: int
+
+
+async def attempt_round(plan: RLPlan, solver: Solver, curriculum: Curriculum, step: int) -> Round:
+    """Attempt a draw of problems; with `rl.draws` above 1, further ones until enough can teach.
+
+    A group can teach when some of its measured attempts are right and some are not, whatever they
+    earn (dynamic sampling; DAPO, 2503.14476, sec. 3.2). Of those the first stay, as many as one
+    draw has problems. Without further draws everything stays.
+    """
+    settings = plan.settings
+    found: list[Group] = []
+    wanted = draws = 0
+    for draw in range(settings.draws):
+        problems = curriculum.draw(step * settings.draws + draw)
+        wanted, draws = wanted or len(problems), draw + 1
+        found += await attempt_groups(
+            solver,
+            problems,
+            size=settings.group_size,
+            seed=plan.seed,
+            stage=f"rl/{step}" if draw == 0 else f"rl/{step}.{draw}",
+            flow=plan.flow,
+        )
+        if sum(map(is_mixed, found)) >= wanted:
+            break
+    chosen = found if settings.draws == 1 else [*filter(is_mixed, found)][:wanted]
+    return Round(groups=tuple(found), chosen=tuple(chosen), draws=draws)
+
+
+def is_mixed(group: Group) -> bool:
+    """Whether some measured attempts of a group are right and some are not."""
+    return 0 < sum(episode.right for episode in group.measured) < len(group.measured)
+
+
+def refuse_round(groups: Sequence[Group], settings: RLSettings, temperature: float) -> None:
+    """Raise `RecipeError` for a round that would teach something else than it seems to."""
+    refuse_unmeasured(groups, settings.max_not_measured, "rl.max_not_measured")
+    refuse_prefix_breaks(groups, settings.max_prefix_breaks)
+    if settings.needs_critic:
+        _refuse_parts(groups)
+    refuse_other_temperature(groups, temperature)
+
+
+def _refuse_parts(groups: Sequence[Group]) -> None:
+    """Raise `RecipeError` where a return would end before the attempt does."""
+    for group in groups:
+        for episode in group.measured:
+            if any(trajectory.prefix_breaks for trajectory in episode.trajectories):
+                raise RecipeError(
+                    f"attempt {episode.id} was seen by the model in several parts, and "
+                    'rl.credit.type = "gae" follows rewards along one: set sampling.thinking = '
+                    '"keep", or take another type of credit'
+                )
+
+
+async def appraise(plan: RLPlan, attempted: Round) -> tuple[list[Lesson], dict[str, float]]:
+    """What the chosen groups teach, and the round in numbers."""
+    settings = plan.settings
+    judged = await _judged(plan, attempted.chosen)
+    lessons = score(
+        attempted.chosen,
+        settings.reward,
+        settings.advantage,
+        settings.credit,
+        settings.selection,
+        judged=None if judged is None else scores_of(judged),
+    )
+    report = summarise(attempted.groups) | summarise_lessons(lessons)
+    report |= summarise_comparison(lessons, settings.selection)
+    if judged is not None:
+        report |= judge_figures(judged)
+    if settings.draws > 1:
+        report["groups/draws"] = float(attempted.draws)
+    return lessons, report
+
+
+async def _judged(plan: RLPlan, groups: Sequence[Group]) -> dict[str, Judgement] | None:
+    judge = plan.settings.reward.judge
+    if judge is None:
+        return None
+    found = await judge_groups(groups, judge, plan.seed)
+    refuse_unjudged(found, plan.settings.max_not_measured, "rl.max_not_measured")
+    return found

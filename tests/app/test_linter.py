@@ -1,0 +1,190 @@
+"""What a recipe says that will hardly be meant is told in a sentence, and nothing else is."""
+
+import re
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from app.small import RECIPE, forethought, write_recipe
+from forethought.app.linter import RULES, warnings
+from forethought.app.recipe import checked
+
+ROOT = Path(__file__).parents[2]
+EMBEDDED = tomllib.loads((files("forethought.app") / "quickstart.toml").read_text())
+JUDGE = {"endpoint": {"base_url": "http://127.0.0.1:1/v1", "model": "m"}}
+
+
+def found(reward=None, agent=None, problems=None):
+    """The warnings of the embedded recipe with other rewards, limits and problems."""
+    tree = EMBEDDED | {"rl": EMBEDDED["rl"] | {"reward": reward or {}}}
+    tree |= {"agent": EMBEDDED["agent"] | (agent or {})}
+    tree |= {"problems": problems} if problems else {}
+    return warnings(checked(tree, "a recipe"))
+
+
+FILE = {"type": "file", "train": "a.jsonl", "held_out": "b.jsonl"}
+
+DOUBTFUL = {
+    "paying right answers for calls": (
+        {"variant": "paper"},
+        r'rl\.reward\.variant = "paper": .*0\.4 more.*call more; use "gated"',
+    ),
+    "paying every turn with calls": (
+        {"process": {"well_formed": 0.1}},
+        r"process\.well_formed = 0\.1: .*calling more often pays; set rl\.reward\.process\.call_",
+    ),
+    "a wrong answer that earns as much": (
+        {"wrong_ceiling": 1.0, "bonus_cap": 40},
+        r"best wrong answer can earn as much .*lower rl\.reward wrong_ceiling",
+    ),
+    "a length that costs more than being wrong": (
+        {"overlong_buffer": 24, "overlong_limit": 120, "overlong_factor": 2.0},
+        r"\(they are -0\.4 apart\).*lower rl\.reward overlong_factor",
+    ),
+    "parts that may pass right and wrong by each other": (
+        {"process": {"most": 0.5, "execution": 0.1}},
+        r"process\.most = 0\.5: .*past each other.*below 0\.5",
+    ),
+    "parts without a share": (
+        {"process": {"most": 0.0, "execution": 0.1}, "penalties": {"format": 0.1}},
+        r"process\.most = 0: nothing is left for execution, format, .*raise it",
+    ),
+    "parts without room": (
+        {
+            "overlong_buffer": 24,
+            "overlong_limit": 120,
+            "overlong_factor": 2.0,
+            "process": {"execution": 0.1},
+        },
+        r"process: execution are set, .*no room for them, so that they come to 0; lower",
+    ),
+    "a judge for nothing": (
+        {"judge": JUDGE | {"weight": 0.0}},
+        r"judge\.weight = 0: .*come to nothing; raise the weight",
+    ),
+    "a bonus for no call": (
+        {"bonus_cap": 0},
+        r"bonus_cap = 0: no call earns anything.*tool_bonus = 0\.1",
+    ),
+    "a ceiling that leaves nothing": (
+        {"wrong_ceiling": -1.0},
+        r"wrong_ceiling = -1: .*nothing to earn .*raise it",
+    ),
+    "a cap of a bonus that is not paid": (
+        {"variant": "outcome", "bonus_cap": 2},
+        r'variant = "outcome": .*bonus_cap, which are set, have no effect; remove them',
+    ),
+    "a limit without a buffer": (
+        {"overlong_limit": 100},
+        r"overlong_limit = 100: without a buffer .*set rl\.reward\.overlong_buffer",
+    ),
+    "a limit that no attempt reaches": (
+        {"overlong_limit": 500, "overlong_buffer": 100},
+        r"overlong_limit = 500: .*begin at 400 tokens.*max_tokens = 120.*lower the limit",
+    ),
+    "a limit that no attempt quite reaches": (
+        {"overlong_limit": 150, "overlong_buffer": 100},
+        r"overlong_limit = 150: agent\.max_tokens = 120 ends .*before the penalty is full",
+    ),
+    "thinking that cannot last so long": (
+        {"penalties": {"thinking": 0.1, "thinking_limit": 120}},
+        r"penalties\.thinking_limit = 120: agent\.max_tokens = 120 .*lower the limit",
+    ),
+    "a limit of thinking that costs nothing": (
+        {"penalties": {"thinking_limit": 100}},
+        r"penalties\.thinking_limit = 100: .*costs nothing; set rl\.reward\.penalties\.thinking",
+    ),
+    "tests of problems without tests": (
+        {"partial": 0.5},
+        r'reward\.partial = 0\.5: .*problems\.type = "practice" has none.*remove it',
+    ),
+    "parts of problems without parts": (
+        {"process": {"coverage": 0.1, "verification": 0.1}},
+        r'coverage, verification need problems .*problems\.type = "practice" has none',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DOUBTFUL)
+def test_what_will_hardly_be_meant_is_told(case):
+    reward, message = DOUBTFUL[case]
+    assert [one for one in found(reward) if re.search(message, one)] != []
+
+
+@pytest.mark.parametrize("case", DOUBTFUL)
+def test_a_warning_names_a_key_what_happens_and_what_to_do(case):
+    for sentence in found(DOUBTFUL[case][0]):
+        assert re.fullmatch(r"(rl\.reward|agent\.)[^:]*: .+; .+", sentence)
+
+
+def test_without_turns_for_calls_nothing_that_needs_one_is_paid():
+    reward = {"process": {"retrieval": 0.1}, "penalties": {"exception": 0.1}}
+    (told,) = found(reward, agent={"max_turns": 0})
+    assert "agent.max_turns = 0" in told
+    assert "process.retrieval, penalties.exception, tool_bonus" in told
+    assert found({"variant": "outcome"}, agent={"max_turns": 0}) == ()
+
+
+@pytest.mark.parametrize(
+    "reward",
+    [
+        {},
+        {"variant": "outcome"},
+        {"variant": "search"},
+        {"variant": "released", "tool_bonus": 0.2},
+        {"overlong_buffer": 24, "overlong_limit": 120},
+        {"overlong_buffer": 24, "overlong_limit": 300, "length_basis": "all_tokens"},
+        {"process": {"execution": 0.1, "well_formed": 0.1, "call_cost": 0.05}},
+        {"penalties": {"thinking": 0.1, "thinking_limit": 60, "format": 0.1}},
+        {"judge": JUDGE},
+    ],
+)
+def test_what_pays_for_what_it_names_is_passed_over(reward):
+    assert found(reward) == ()
+
+
+def test_problems_of_ones_own_may_have_parts():
+    assert found({"process": {"verification": 0.1}}, problems=FILE) == ()
+
+
+def test_every_rule_has_a_case_that_it_tells():
+    telling = {
+        rule
+        for reward, _ in DOUBTFUL.values()
+        for rule in RULES
+        if any(rule(checked(EMBEDDED | {"rl": EMBEDDED["rl"] | {"reward": reward}}, "a recipe")))
+    }
+    assert {rule.__name__ for rule in RULES} - {rule.__name__ for rule in telling} == {
+        "_no_call_runs"
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        RECIPE.format(folder="."),
+        *(
+            path.read_text()
+            for path in [*ROOT.glob("recipes/*/*.toml"), *ROOT.glob("recipes/*.toml")]
+        ),
+    ],
+)
+def test_the_recipes_of_this_project_have_no_warning(text):
+    assert warnings(checked(tomllib.loads(text), "a recipe")) == ()
+
+
+def test_the_embedded_recipe_has_no_warning():
+    assert warnings(checked(EMBEDDED, "embedded")) == ()
+
+
+def test_warnings_are_printed_when_a_run_begins(tmp_path, capsys):
+    recipe = write_recipe(tmp_path, problems=8)
+    # Bad input ends the command, after the warnings and before anything is computed.
+    words = "rl", recipe, "--run", tmp_path / "run", "--rl.reward.variant=paper"
+    assert forethought(*words) == 2
+    assert 'warning: rl.reward.variant = "paper": ' in capsys.readouterr().out
+    plain = "rl", recipe, "--run", tmp_path / "other"
+    assert forethought(*plain) == 2
+    assert "warning: " not in capsys.readouterr().out

@@ -1,0 +1,64 @@
+"""What the benchmark of killed runs compares, and that it tells runs apart."""
+
+import time
+
+import pytest
+from benchmarks.kill import NOWHERE, difference, is_saving, outcome, stage_of, write_recipe
+
+from forethought.app.recipe import read_recipe
+from forethought.journal.run import Run
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The folder of a run with one committed step and one checkpoint."""
+    with Run.create_or_open(tmp_path / "run", {}) as run:
+        stage = run.stage("rl")
+        stage.log(0, {"loss": 1.0, "seconds/learn": time.monotonic()})
+        stage.commit(0)
+        (run.checkpoints / "rl" / "0").mkdir(parents=True)
+        (run.checkpoints / "rl" / "0" / "model.safetensors").write_bytes(b"weights")
+        (run.checkpoints / "rl" / "0" / "README.md").write_text(f"{time.monotonic()}")
+    return tmp_path / "run"
+
+
+def test_a_run_is_equal_to_itself_whatever_the_time(run):
+    before = outcome(run)
+    assert before.keys() == {"rl, metric loss", "checkpoints/rl/0/model.safetensors"}
+    with Run.create_or_open(run, {}) as again:
+        stage = again.stage("rl")
+        stage.log(0, {"loss": 1.0, "seconds/learn": -1.0})
+        stage.commit(0)
+    assert difference(before, outcome(run)) == ""
+
+
+def test_one_bit_of_a_weight_or_a_number_is_told(run):
+    before = outcome(run)
+    weights = run / "checkpoints" / "rl" / "0" / "model.safetensors"
+    weights.write_bytes(b"veights")
+    assert difference(before, outcome(run)).startswith(
+        "1 parts, first checkpoints/rl/0/model.safetensors: "
+    )
+    weights.write_bytes(b"weights")
+    assert difference(before, outcome(run)) == ""
+    with Run.create_or_open(run, {}) as again:
+        stage = again.stage("rl")
+        stage.log(0, {"loss": 1.0 + 2**-52})
+        stage.commit(0)
+    assert "rl, metric loss: [(0, 1.0)] and [(0, 1.0000000000000002)]" in difference(
+        before, outcome(run)
+    )
+
+
+def test_where_a_run_stands_is_read_from_its_journal(run, tmp_path):
+    assert stage_of(run) == "rl, 1 steps"
+    assert stage_of(tmp_path / "nothing") == NOWHERE
+    assert not is_saving(run)
+    (run / "checkpoints" / "rl" / ".1.partial").mkdir()
+    assert is_saving(run)
+
+
+def test_the_recipe_of_the_benchmark_is_one(tmp_path):
+    recipe = read_recipe(write_recipe(tmp_path), [])
+    assert recipe.sft.keep == "best"
+    assert recipe.compute.deterministic

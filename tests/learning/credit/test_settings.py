@@ -1,0 +1,73 @@
+"""What a recipe may ask of credit and selection, and what it is refused."""
+
+import pytest
+
+from forethought.core.errors import RecipeError
+from forethought.learning.credit.settings import CreditSettings
+from forethought.learning.settings import RLSettings
+
+
+def learning(**sections):
+    return RLSettings.model_validate({"steps": 1, "group_size": 4} | sections)
+
+
+def test_one_advantage_an_attempt_is_the_default():
+    assert learning().credit == CreditSettings(type="outcome")
+    assert learning().selection.keep == 0
+    assert learning().selection.mask_void_turns is False
+
+
+@pytest.mark.parametrize(
+    ("credit", "message"),
+    [
+        ({"discount": 0.9}, r"credit\.discount = 0\.9: outcome has no use for it.*turn_rloo"),
+        ({"type": "turn_rtg", "turn_weight": 2.0}, r"turn_weight = 2\.0: turn_rtg has no use"),
+        ({"type": "gigpo", "form": "released"}, r"credit\.form = released: gigpo.*mt_grpo"),
+        ({"type": "turn_rloo", "episode_over": "attempts"}, r"episode_over.*one of gigpo"),
+        ({"type": "gigpo", "baseline": "all"}, r"credit\.baseline = all: gigpo has no use"),
+        ({"type": "mt_grpo", "turn_weight": 2.0}, r"as printed.*discount"),
+        ({"type": "mt_grpo", "form": "released", "discount": 0.5}, r"as released.*turn_weight"),
+    ],
+)
+def test_a_setting_of_another_type_is_refused(credit, message):
+    with pytest.raises(RecipeError, match=message):
+        learning(credit=credit)
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        (
+            {"credit": {"type": "turn_rloo"}, "advantage": {"kind": "dr_grpo"}},
+            r"turn_rloo.*rl\.advantage has no say",
+        ),
+        (
+            {"credit": {"type": "gigpo"}, "advantage": {"kind": "opo"}},
+            r'kind = "opo".*"gigpo" compares turns by one of grpo, dr_grpo',
+        ),
+        ({"advantage": {"kind": "passk", "k": 5}}, r"rl\.advantage\.k = 5: only 4 attempts"),
+        (
+            {"advantage": {"kind": "passk", "k": 4}, "selection": {"keep": 3, "keep_right": 1}},
+            r"rl\.advantage\.k = 4: only 3 attempts",
+        ),
+        (
+            {"selection": {"keep": 4}},
+            r"rl\.selection\.keep = 4: rl\.group_size = 4 leaves nothing to choose",
+        ),
+        ({"selection": {"keep": 3}}, r"selection\.keep = 3.*ask for 4"),
+        ({"selection": {"keep_right": 1}}, r"selection\.keep_right = 1.*all attempts are kept"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(sections, message):
+    with pytest.raises(RecipeError, match=message):
+        learning(**sections)
+
+
+def test_the_discount_is_that_of_the_form_unless_it_is_set():
+    found = {type: CreditSettings(type=type).decay for type in ("turn_rtg", "gigpo", "mt_grpo")}
+    assert found == {"turn_rtg": 1.0, "gigpo": 0.95, "mt_grpo": 1.0}
+    assert CreditSettings(type="gigpo", discount=1.0).decay == 1.0
+
+
+def test_pass_at_k_of_the_whole_group_is_allowed():
+    assert learning(advantage={"kind": "passk", "k": 4}).advantage.k == 4
