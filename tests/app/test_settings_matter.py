@@ -376,6 +376,9 @@ SHOWN_BY = {
     },
     "learning/test_rl.py": {
         "test_further_draws_replace_groups_that_teach_nothing": ("rl.draws",),
+        "test_a_cost_of_divergence_keeps_the_policy_near_where_it_began": (
+            "rl.reward.penalties.divergence",
+        ),
         "test_the_learners_own_old_logprobs_make_first_ratios_exactly_one": ("rl.off_policy.old",),
     },
     "tools/test_remote.py": {

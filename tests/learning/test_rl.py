@@ -401,3 +401,23 @@ def test_a_run_with_a_critic_resumes_to_the_bit(tmp_path):
 
 def training_parameters(training):
     return sum(each.numel() for each in training.model.network.parameters())
+
+
+def test_a_cost_of_divergence_keeps_the_policy_near_where_it_began(tmp_path):
+    costly = {"reward": {"penalties": {"divergence": 5.0}}}
+    free = Training(tmp_path / "free", steps=8).run()
+    held = Training(tmp_path / "held", steps=8, more=costly).run()
+    assert held.reports[0]["reward/divergence"] == pytest.approx(0.0, abs=1e-5)
+    assert held.reports[-1]["reward/divergence"] != 0.0
+    began = local_model(vocab_size=8, spread=0.15)
+
+    def went(training):
+        prompt = torch.tensor([[1, 2]])
+        with torch.no_grad():
+            now, then = (
+                each.network(prompt).logits[0, -1].log_softmax(-1)
+                for each in (training.model, began)
+            )
+        return float((now.exp() * (now - then)).sum())
+
+    assert went(held) < went(free) / 3

@@ -3,18 +3,15 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import torch
-from torch import Tensor
 
 from forethought.core.randomness import derive_seed
 from forethought.learning.batch import Batch
 from forethought.learning.correction.correct import correct
 from forethought.learning.critic import criticise
-from forethought.learning.forecast import Source
 from forethought.learning.gradient import EntropyTerm
-from forethought.learning.learner import Learner
+from forethought.learning.learner import ComparingLearner
 from forethought.learning.lessons import Lesson, assemble
 from forethought.learning.losses.catalogue import Objective, objective
 from forethought.learning.losses.settings import LossSettings
@@ -22,19 +19,6 @@ from forethought.learning.practice import RLPlan
 from forethought.learning.relevance import telling_rows
 
 _NO_FIGURES: dict[str, float] = {}
-
-
-class ComparingLearner(Learner, Protocol):
-    """A learner that compares log-probabilities with those of the sampler."""
-
-    @property
-    def temperature(self) -> float:
-        """The temperature at which it computes them."""
-        ...
-
-    async def forecast(self, batch: Batch, rows: Sequence[int], of: Source = "policy") -> Tensor:
-        """One number a trained token [B, T] of these rows, by the weights as they are."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,6 +75,19 @@ class Learner(Protocol):
         ...
 
 
+class ComparingLearner(Learner, Protocol):
+    """A learner that compares log-probabilities with those of the sampler."""
+
+    @property
+    def temperature(self) -> float:
+        """The temperature at which it computes them."""
+        ...
+
+    async def forecast(self, batch: Batch, rows: Sequence[int], of: Source = "policy") -> Tensor:
+        """One number a trained token [B, T] of these rows, by the weights as they are."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class LocalLearner:
     """A learner over a local crew. `total_steps` is what a cosine schedule ends at.

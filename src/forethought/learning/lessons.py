@@ -62,12 +62,17 @@ def score(
     credit: CreditSettings = WHOLE,
     selection: SelectionSettings = EVERYONE,
     judged: Mapping[str, Sequence[float]] | None = None,
+    divergences: Mapping[str, float] | None = None,
 ) -> list[Lesson]:
     """Reward every measured episode and compare it with its group.
 
-    `judged` holds a judge's scores by episode, where `reward` names a judge.
+    `judged` holds a judge's scores by episode, where `reward` names a judge; `divergences` how many
+    nats each went from the reference, where `reward` has that cost something.
     """
-    attempts = [_attempts(group, reward, judged) for group in groups]
+    attempts = [
+        [_paying(attempt, reward, divergences) for attempt in _attempts(group, reward, judged)]
+        for group in groups
+    ]
     kept = [_kept(mine, selection) for mine in attempts]
     flat = list(zip(chain(*attempts), chain(*kept), strict=True))
     compared = iter(assign([attempt for attempt, keep in flat if keep], credit, advantage))
@@ -128,6 +133,18 @@ def _attempts(
         Attempt(group=group.id, episode=episode, reward=each)
         for episode, each in zip(group.measured, rewards, strict=True)
     ]
+
+
+def _paying(
+    attempt: Attempt, reward: RewardSettings, divergences: Mapping[str, float] | None
+) -> Attempt:
+    if not reward.penalties.divergence:
+        return attempt
+    if divergences is None:
+        raise ValueError("reward.penalties.divergence is set: measure divergences first")
+    lost = reward.penalties.divergence * divergences.get(attempt.episode.id, 0.0)
+    components = {**attempt.reward.components, "divergence": -lost}
+    return replace(attempt, reward=replace(attempt.reward, components=components))
 
 
 def _kept(attempts: Sequence[Attempt], selection: SelectionSettings) -> list[bool]:

@@ -10,7 +10,9 @@ from forethought.core.errors import RecipeError
 from forethought.core.problem import Problem
 from forethought.core.trajectory import Group
 from forethought.learning.agreement import refuse_other_temperature, refuse_prefix_breaks
+from forethought.learning.divergence import divergences
 from forethought.learning.keeping import Companion
+from forethought.learning.learner import ComparingLearner
 from forethought.learning.lessons import Lesson, score, summarise_comparison
 from forethought.learning.metrics import summarise, summarise_lessons
 from forethought.learning.rewards.judge import (
@@ -106,10 +108,15 @@ def _refuse_parts(groups: Sequence[Group]) -> None:
                 )
 
 
-async def appraise(plan: RLPlan, attempted: Round) -> tuple[list[Lesson], dict[str, float]]:
+async def appraise(
+    plan: RLPlan, attempted: Round, learner: ComparingLearner
+) -> tuple[list[Lesson], dict[str, float]]:
     """What the chosen groups teach, and the round in numbers."""
     settings = plan.settings
     judged = await _judged(plan, attempted.chosen)
+    far = None
+    if settings.reward.penalties.divergence:
+        far = await divergences(attempted.chosen, learner)
     lessons = score(
         attempted.chosen,
         settings.reward,
@@ -117,6 +124,7 @@ async def appraise(plan: RLPlan, attempted: Round) -> tuple[list[Lesson], dict[s
         settings.credit,
         settings.selection,
         judged=None if judged is None else scores_of(judged),
+        divergences=far,
     )
     report = summarise(attempted.groups) | summarise_lessons(lessons)
     report |= summarise_comparison(lessons, settings.selection)

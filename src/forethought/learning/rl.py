@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from forethought.agents.protocol import Solver
 from forethought.learning.control.controllers import build_controllers
-from forethought.learning.improvement import Aim, ComparingLearner, improve
+from forethought.learning.improvement import Aim, improve
 from forethought.learning.keeping import Keeping, Watcher
+from forethought.learning.learner import ComparingLearner
 from forethought.learning.practice import (
     Curriculum,
     RLPlan,
@@ -34,7 +35,7 @@ async def train_rl(
             attempted = await attempt_round(plan, solver, curriculum, step)
         journal.keep(step, attempted.groups)
         refuse_round(attempted.groups, settings, learner.temperature)
-        lessons, report = await appraise(plan, attempted)
+        lessons, report = await appraise(plan, attempted, learner)
         report |= steering.figures
         aim = Aim.of(settings.loss.model_copy(update=steering.settings))
         with journal.timed(step, "learn"):

@@ -250,7 +250,8 @@ class RLSettings(Settings):
     @property
     def needs_reference(self) -> bool:
         """Whether the model as it was at first is asked."""
-        return self.loss.kl_coefficient > 0 or self.control.kl is not None
+        steered = self.control.kl is not None
+        return steered or self.loss.kl_coefficient > 0 or self.reward.penalties.divergence > 0
 
     @model_validator(mode="after")
     def _refuse_what_cannot_be_divided(self) -> Self:

@@ -24,6 +24,10 @@ class PenaltySettings(Settings):
     thinking_limit: int = Field(default=0, ge=0)
     """Sampled tokens in a row, without a tool that runs between them, that cost nothing."""
 
+    divergence: float = Field(default=0.0, ge=0)
+    """Lost for each nat by which an attempt's tokens were likelier to the policy than to the model
+    as it was at first: a KL penalty in the reward. `process.most` does not bound it."""
+
     @model_validator(mode="after")
     def _knows_its_limit(self) -> Self:
         if self.thinking and not self.thinking_limit:
