@@ -145,6 +145,14 @@ def test_what_pays_for_what_it_names_is_passed_over(reward):
     assert found(reward) == ()
 
 
+def test_what_is_not_bounded_has_no_part_in_the_bound():
+    costly = {"penalties": {"divergence": 0.1}}
+    for most in (0.0, 0.5):
+        assert found(costly | {"process": {"most": most}}) == ()
+    (told,) = found({"penalties": {"divergence": 0.1, "format": 0.1}, "process": {"most": 0.0}})
+    assert "nothing is left for format, which are set" in told
+
+
 def test_problems_of_ones_own_may_have_parts():
     assert found({"process": {"verification": 0.1}}, problems=FILE) == ()
 

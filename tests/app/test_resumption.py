@@ -89,15 +89,33 @@ def test_all_that_differs_is_named_at_once(recipe, half, capsys):
     assert "compute" not in message
 
 
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        "--rl.optimizer.schedule=cosine",
+        "--rl.control.clip={schedule='linear-floor', start=0.3}",
+        "--rl.control.clip={schedule='cosine', start=0.3}",
+    ],
+)
 def test_a_schedule_that_ends_with_the_steps_does_not_let_them_differ(
+    recipe, staged, tmp_path, capsys, schedule
+):
+    done = copied(staged.measure, tmp_path / "done")
+    assert forethought("rl", recipe, "--run", done, schedule, "--rl.steps=2") == 0
+    folder = reopened(done, tmp_path / "run", "rl", 1)
+    message = refused(capsys, "rl", recipe, "--run", folder, schedule, "--rl.steps=3")
+    assert "rl.steps was 2, is now 3" in message
+
+
+def test_a_steered_clip_that_does_not_go_by_the_steps_lets_them_differ(
     recipe, staged, tmp_path, capsys
 ):
-    cosine = ("--rl.optimizer.schedule=cosine",)
+    clip = "--rl.control.clip={schedule='entropy-feedback', start=0.3}"
     done = copied(staged.measure, tmp_path / "done")
-    assert forethought("rl", recipe, "--run", done, *cosine, "--rl.steps=2") == 0
+    assert forethought("rl", recipe, "--run", done, clip, "--rl.steps=2") == 0
     folder = reopened(done, tmp_path / "run", "rl", 1)
-    message = refused(capsys, "rl", recipe, "--run", folder, *cosine, "--rl.steps=3")
-    assert "rl.steps was 2, is now 3" in message
+    told = said(capsys, "rl", recipe, "--run", folder, clip, "--rl.steps=3")
+    assert "rl.steps was 2, is now 3" in told
 
 
 def test_a_finished_stage_does_not_become_longer(recipe, staged, tmp_path, capsys):

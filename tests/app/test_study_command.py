@@ -254,8 +254,8 @@ WRONG = {
     "a mistyped override": ('rl.loss.nam = "grpo_t"', ["variant bad:", "rl.loss.nam", "'name'"]),
     "a wrong value": ("rl.steps = 0", ["variant bad:", "rl.steps = 0"]),
     "values that do not go together": (
-        'rl.advantage.kind = "maxrl"',
-        ["variant bad:", "divides by a group's mean"],
+        'rl.credit.type = "turn_rloo"\nrl.advantage.kind = "rloo"',
+        ["variant bad:", "rl.advantage has no say"],
     ),
     "a place that is not there": ("rl.steps.0 = 1\nrl.steps.1 = 2", ["variant bad:", "rl.steps"]),
     "a table": ("rl.loss = [{name = 1}]", ["variants.bad.rl.loss = ", "an override is a text"]),

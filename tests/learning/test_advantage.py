@@ -8,6 +8,7 @@ from pytest import approx, mark, raises
 
 from forethought.core.errors import RecipeError
 from forethought.learning.advantage import AdvantageSettings, gdpo, group_advantages, varies
+from forethought.learning.maxrl import maxrl
 from forethought.learning.passk import lead, passk_advantages
 
 
@@ -31,7 +32,6 @@ CASES = {
     "rloo": ("", AdvantageSettings(kind="rloo")),
     "rloo_mixed": ("_mixed", AdvantageSettings(kind="rloo", singleton="raw")),
     "opo": ("", AdvantageSettings(kind="opo")),
-    "maxrl": ("", AdvantageSettings(kind="maxrl")),
 }
 
 KINDS = ("grpo", "dr_grpo", "batch_scaled", "rloo", "opo")
@@ -40,10 +40,10 @@ CENTRED = ("grpo", "dr_grpo", "batch_scaled", "rloo")
 REWARDS = st.lists(st.integers(-20, 20).map(lambda n: n / 10), min_size=2, max_size=16)
 
 
-def compare(rewards, kind="grpo", groups=None, lengths=None, **settings):
+def compare(rewards, kind="grpo", groups=None, lengths=None, right=None, **settings):
     groups = groups or ["g"] * len(rewards)
     return group_advantages(
-        rewards, groups, AdvantageSettings(kind=kind, **settings), lengths=lengths
+        rewards, groups, AdvantageSettings(kind=kind, **settings), lengths, right
     )
 
 
@@ -71,7 +71,7 @@ def test_several_rewards_that_say_nothing_teach_nothing():
     assert gdpo([[1.0, 1.0], [0.5, 0.5]], ["g", "g"], [3, 4], AdvantageSettings()) == [0.0, 0.0]
 
 
-@mark.parametrize("kind", [*KINDS, "maxrl"])
+@mark.parametrize("kind", KINDS)
 def test_equal_rewards_teach_nothing_however_their_mean_rounds(kind):
     assert compare([0.2, 0.2, 0.2], kind) == [0.0, 0.0, 0.0]
 
@@ -83,7 +83,7 @@ def test_rewards_vary_only_beyond_rounding():
     assert not varies([])
 
 
-@mark.parametrize("kind", [*KINDS, "maxrl"])
+@mark.parametrize("kind", KINDS)
 def test_an_attempt_without_company_gets_nothing_unless_asked_for(kind):
     assert compare([3.0], kind) == [0.0]
     assert compare([3.0], kind, singleton="raw") == approx([3.0], rel=1e-5)
@@ -106,15 +106,24 @@ def test_a_group_for_every_attempt_is_required():
         group_advantages([1.0, 0.0], ["g"], AdvantageSettings())
 
 
+def test_maxrl_meets_the_worked_numbers():
+    rewards, groups = INPUTS["reward"], INPUTS["group"]
+    for name in set(groups):
+        places = [place for place, group in enumerate(groups) if group == name]
+        expected = [EXPECTED["maxrl"][place] for place in places]
+        found = maxrl([rewards[place] for place in places])
+        assert found == approx(expected, abs=GOLDEN["tolerance"], rel=0)
+
+
 def test_maxrl_refuses_negative_rewards():
     with raises(ValueError, match="0 or more"):
-        compare([1.0, -1.0], "maxrl")
+        maxrl([1.0, -1.0])
+    assert maxrl([0.0, 0.0]) == [0.0, 0.0]
 
 
 def test_maxrl_rewards_rare_success_more():
-    rare, often = compare([1.0, 0.0, 0.0, 0.0], "maxrl"), compare([1.0, 1.0, 1.0, 0.0], "maxrl")
-    assert rare == approx([3.0, -1.0, -1.0, -1.0])
-    assert often == approx([1 / 3, 1 / 3, 1 / 3, -1.0])
+    assert maxrl([1.0, 0.0, 0.0, 0.0]) == approx([3.0, -1.0, -1.0, -1.0])
+    assert maxrl([1.0, 1.0, 1.0, 0.0]) == approx([1 / 3, 1 / 3, 1 / 3, -1.0])
 
 
 def test_a_scale_is_refused_where_nothing_is_scaled():
@@ -135,8 +144,20 @@ def test_pass_at_k_is_credited_as_in_the_worked_numbers(case):
     for found, expected in ((gain, case["adv_pos"]), (loss, case["adv_neg"])):
         if expected is not None:
             assert found == approx(expected, abs=PASSK["tolerance"])
-    rewards = [1.0] * right + [-1.0] * (size - right)
-    assert compare(rewards, "passk", k=case["k"]) == [gain] * right + [loss] * (size - right)
+    verdicts = [True] * right + [False] * (size - right)
+    found = compare([-1.0] * size, "passk", right=verdicts, k=case["k"])
+    assert found == [gain] * right + [loss] * (size - right)
+
+
+def test_pass_at_k_goes_by_what_is_right_and_not_by_what_it_earned():
+    right = [True, False, False, True]
+    found = compare([0.0, 0.2, -1.0, 1.0], "passk", right=right, k=2)
+    assert found == compare([1.0, -1.0, -1.0, 1.0], "passk", right=right, k=2)
+    assert found[0] == found[3] > 0 > found[1] == found[2]
+    unknown = compare([0.0, math.nan, 0.2, -1.0, 1.0], "passk", right=[True, *right], k=2)
+    assert unknown[1] == 0.0
+    with raises(ValueError, match="give `right`"):
+        compare([1.0, -1.0], "passk")
 
 
 @given(st.integers(2, 12), st.data())
@@ -144,7 +165,8 @@ def test_pass_at_1_is_grpo_with_the_population_deviation(size, data):
     right = data.draw(st.integers(0, size))
     rewards = [1.0] * right + [0.0] * (size - right)
     plain = compare(rewards, "grpo", ddof=0)
-    assert compare(rewards, "passk", k=1) == approx(plain, rel=1e-5)
+    verdicts = [True] * right + [False] * (size - right)
+    assert compare(rewards, "passk", right=verdicts, k=1) == approx(plain, rel=1e-5)
 
 
 @given(st.integers(1, 10), st.integers(1, 12), st.data())
@@ -182,7 +204,7 @@ def test_whitened_advantages_have_mean_0_and_deviation_1_over_tokens(kind, ddof)
     rewards, groups, lengths = [1.0, 0.0, 1.0, -1.0], ["a", "a", "b", "b"], [3, 1, 4, 2]
     found = compare(rewards, kind, groups, lengths, ddof=ddof)
     tokens = [a for a, n in zip(found, lengths, strict=True) for _ in range(n)]
-    freedom = len(tokens) - (1 if kind == "gdpo" else ddof)
+    freedom = len(tokens) - ddof
     assert sum(tokens) == approx(0.0, abs=1e-9)
     assert sum(a * a for a in tokens) / freedom == approx(1.0, rel=1e-6)
 

@@ -8,9 +8,9 @@ import torch
 
 from forethought.core.trajectory import Tokens
 from forethought.learning.batch import pad
-from forethought.learning.credit.gae import value_loss
+from forethought.learning.credit.gae import at_turn_ends, value_loss
 from forethought.learning.credit.settings import CriticSettings
-from forethought.learning.critic import criticise, rewards_of
+from forethought.learning.critic import criticise
 from forethought.learning.gradient import CriticTerm, GradientWork, accumulate
 from forethought.learning.losses.catalogue import objective
 from forethought.learning.losses.settings import LossSettings
@@ -36,7 +36,8 @@ def batch_of():
 
 
 def test_a_reward_stands_at_the_last_token_of_its_turn():
-    assert rewards_of(batch_of()).tolist() == [
+    batch = batch_of()
+    assert at_turn_ends(batch.advantages_BT, batch.turns_BT).tolist() == [
         [0.0, 0.0, 0.0, 0.5, 0.0, 0.0, 1.0],
         [0.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0],
     ]
@@ -123,7 +124,7 @@ def test_each_setting_of_a_critic_decides_what_is_learnt(change):
     def after(**chosen):
         model = local_model(spread=0.15)
         add_value_head(model.network)
-        settings = CriticSettings(**{"rate": 1e-2} | chosen)
+        settings = CriticSettings(**{"rate": 0.2} | chosen)
         crew = LocalCrew(model.network)
         learner = learner_of(model, crew, critic=settings)
         batch = pad([TWO_TURNS, ONE_TURN], [1.0, -1.0])

@@ -273,7 +273,7 @@ def test_a_reference_is_asked_as_it_was_and_only_where_there_is_one():
     model, reference = model_of(), model_of(seed=7)
     batch = pad(ROWS, ADVANTAGES)
     scale = Scale(temperature=1.0, logit_tokens=50)
-    work = ForecastWork(batch=batch, scale=scale, micro_tokens=500, of_reference=True)
+    work = ForecastWork(batch=batch, scale=scale, micro_tokens=500, of="reference")
     (found_BT,) = asyncio.run(LocalCrew(model, reference).run(forecast, [work], silent))
     plain = ForecastWork(batch=batch, scale=scale, micro_tokens=500)
     (expected_BT,) = asyncio.run(LocalCrew(reference).run(forecast, [plain], silent))

@@ -16,7 +16,7 @@ from forethought.learning.losses.kl import (
 )
 from forethought.learning.losses.settings import LossSettings
 from forethought.learning.streams import Streams
-from learning.loss_cases import ESTIMATORS, PRECISIONS, close, read, tensor_of
+from learning.loss_cases import ESTIMATORS, PRECISIONS, close, read, solve, tensor_of
 
 GOLDEN = read("12_kl_estimators")
 TOLERANCE = GOLDEN["tolerance"]
@@ -135,6 +135,23 @@ def test_a_penalty_in_the_reward_is_the_reverse_kl_through_the_policy_gradient()
     (POLICY * -reward_BT[0] * logits.log_softmax(0)).sum().backward()
     expected = tensor_of(CATEGORICAL["expected"]["grad_true_reverse_kl"])
     torch.testing.assert_close(logits.grad, expected, atol=TOLERANCE, rtol=0.0)
+
+
+@mark.parametrize("estimator", ESTIMATORS)
+def test_the_kl_that_is_told_is_k3_whichever_estimate_is_the_penalty(estimator):
+    case = GOLDEN["token_batch"]
+    mask_BT = torch.tensor(case["inputs"]["mask"]).bool()
+    logprobs_BT, ref_BT = (tensor_of(case["inputs"][key]) for key in ("logp", "ref_logp"))
+    streams = Streams.uniform(mask_BT, advantage=1.0, old_logprobs_BT=logprobs_BT - 0.1)
+    streams = replace(streams, ref_logprobs_BT=ref_BT)
+    settings = LossSettings(kl_coefficient=0.1, kl_estimator=estimator)
+    means = solve(settings, logprobs_BT, streams)[2].read()
+    assert means["reference_kl"] == approx(case["masked_mean"]["k3"], abs=TOLERANCE)
+    paid = reference_penalty(logprobs_BT, streams, estimator)[mask_BT].mean().item()
+    if estimator == "k3":
+        assert "reference_penalty" not in means
+    else:
+        assert means["reference_penalty"] == approx(paid, abs=TOLERANCE)
 
 
 def test_a_kl_penalty_without_a_reference_is_refused():

@@ -1,6 +1,7 @@
 """An episode's advantage reaches exactly the tokens that its policy sampled."""
 
 import asyncio
+import math
 
 import pytest
 from pytest import approx
@@ -27,6 +28,7 @@ CENTRED = AdvantageSettings(kind="dr_grpo")
 BY_TURN = CreditSettings(type="turn_rloo")
 BONUS = RewardSettings(variant="paper", tool_bonus=0.25, bonus_cap=1)
 OUTCOME = RewardSettings(variant="outcome")
+JUDGE = {"endpoint": {"base_url": "http://127.0.0.1:1/v1", "model": "m"}}
 
 
 def attempt(mark, *trajectories):
@@ -257,6 +259,43 @@ def test_attempts_that_are_not_kept_move_no_mean_and_are_not_trained():
     (equal,) = score([graded("p", "+++")], OUTCOME, CENTRED, selection=few)
     assert equal.trained == []
     assert summarise_comparison([], few) == {}
+
+
+BY_CRITIC = CreditSettings(type="gae")
+NOTHING_EARNED = RewardSettings(overlong_buffer=1, overlong_limit=1)
+
+
+def test_to_a_critic_an_attempt_that_earned_nothing_says_something_too():
+    pair = group(attempt("+", (row(".s"),)), attempt("+", (row(".s"),)))
+    (lesson,) = score([pair], NOTHING_EARNED, AdvantageSettings(), BY_CRITIC)
+    assert [reward.total for reward in lesson.rewards] == [0.0, 0.0]
+    assert lesson.is_informative
+    assert not lesson.differs_within
+    (compared,) = score([pair], NOTHING_EARNED, AdvantageSettings())
+    assert not compared.is_informative
+    mixed = group(attempt("+", (row(".s"),)), attempt("-", (row(".s"),)))
+    (lesson,) = score([mixed], OUTCOME, AdvantageSettings(), BY_CRITIC)
+    assert lesson.is_informative
+    assert lesson.differs_within
+    (nobody,) = score([group(attempt("?", (row(".s"),)))], OUTCOME, CENTRED, BY_CRITIC)
+    assert not nobody.is_informative
+
+
+@pytest.mark.parametrize("marks", ["+-", "++"])
+def test_without_a_critic_a_lesson_differs_within_where_it_informs(marks):
+    (lesson,) = scored(graded("p", marks))
+    assert lesson.differs_within is lesson.is_informative
+
+
+def test_a_critic_does_not_learn_of_what_was_not_measured():
+    pair = group(attempt("+", (row(".s"),)), attempt("-", (row(".s"),)))
+    judged = RewardSettings(judge=JUDGE)
+    scores = {"+": (0.5,), "-": (math.nan,)}
+    (lesson,) = score([pair], judged, AdvantageSettings(), BY_CRITIC, judged=scores)
+    assert lesson.left_out == (False, True)
+    assert assemble([lesson]).ids_BT.shape[0] == 1
+    (compared,) = score([pair], judged, AdvantageSettings(), judged=scores)
+    assert compared.left_out == (False, False)
 
 
 def test_several_components_are_compared_apart():

@@ -87,7 +87,6 @@ def test_every_loss_has_a_function_an_aggregation_and_its_own_terms():
     ("asked", "reason"),
     [
         ({"dual_clip": 0.5}, "must be above 1"),
-        ({"kl_estimator": "k2"}, "no KL penalty to estimate"),
         ({"name": "grpo_scr", "dual_clip": 3.0}, "has no dual clip"),
         ({"name": "grpo_scr", "aggregation": "token-mean"}, "only for seq-mean-token-mean"),
         ({"name": "gmpo", "aggregation": "token-sum"}, "only for seq-mean-token-mean"),

@@ -317,8 +317,11 @@ def test_the_learners_own_old_logprobs_make_first_ratios_exactly_one(tmp_path):
     assert report["approx_kl_k3"] > 1e-3  # both share the policy before the first
 
 
-def test_rejected_sequences_are_not_trained(tmp_path):
-    correction = {"sequence_bounds": (2.0, 3.0)}
+@pytest.mark.parametrize(
+    "correction",
+    [{"sequence_bounds": (2.0, 3.0)}, {"weight": "sequence_mis", "bounds": (2.0, 3.0)}],
+)
+def test_what_is_rejected_or_weighs_nothing_is_not_trained(correction, tmp_path):
     more = {"off_policy": {"old": "recomputed", "correction": correction}}
     training = Training(tmp_path, steps=1, more=more)
     before = weights(training.model.network)
@@ -372,7 +375,7 @@ def test_a_checkpoint_that_was_steered_otherwise_is_refused(tmp_path):
         Training(tmp_path, steps=6, save_every=2).run()
 
 
-GAE = {"credit": {"type": "gae", "critic": {"rate": 0.05}}}
+GAE = {"credit": {"type": "gae", "critic": {"rate": 1.0}}}
 
 
 def test_a_critic_learns_what_to_expect_and_the_policy_learns_by_it(tmp_path):

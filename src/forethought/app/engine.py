@@ -19,6 +19,7 @@ from forethought.learning.learner import LocalLearner
 from forethought.learning.precision import chosen_dtype
 from forethought.learning.settings import ComputeSettings, OptimizerSettings
 from forethought.policy.local.crew import Crew, ForkedCrew, LocalCrew
+from forethought.policy.local.fused import PACKED_FROM
 from forethought.policy.local.models import LocalModel
 from forethought.policy.local.replica import trained_parameters
 from forethought.policy.local.sampler import LocalSampler
@@ -143,11 +144,15 @@ def memory_needed(
 ) -> int:
     """Bytes that training `model` takes beside what it occupies already, before it has moved.
 
-    On a CPU the weights lie where they will be used; a GPU has to take them, too.
+    On a CPU the weights lie where they will be used, and every sampler has large matrices once more
+    in the order in which it reads them; a GPU has to take the weights, too.
     """
     learning = sum(each.numel() for each in trained_parameters(model.network))
     copies = on_gpu + with_reference
-    return 4 * (model.parameters * copies + learning * (LEARNING + workers)) + WORKING
+    sizes = [each.numel() for each in model.network.parameters() if each.ndim > 1]
+    packed = 0 if on_gpu else max(1, workers) * sum(n for n in sizes if n >= PACKED_FROM)
+    held = model.parameters * copies + learning * (LEARNING + workers) + packed
+    return 4 * held + WORKING
 
 
 def refuse_too_large(model: LocalModel, needed: int, available: int) -> None:

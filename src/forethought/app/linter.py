@@ -19,6 +19,9 @@ WITHOUT_PARTS = frozenset({"practice", "gsm8k"})
 
 USUAL_ROOM = bonus_room(RewardSettings(), right=False)
 
+UNBOUNDED = ("thinking_limit", "divergence")
+"""The penalties' keys that are no part of what `process.most` bounds."""
+
 OF_CALLS = ("execution", "retrieval", "well_formed", "malformed", "call_cost")
 """The process parts that need a call."""
 
@@ -176,7 +179,7 @@ def _process_parts(reward: RewardSettings) -> list[str]:
     """The bounded parts that are set."""
     process, penalties = reward.process.model_dump(), reward.penalties.model_dump()
     named = [name for name, weight in process.items() if name != "most" and weight]
-    named += [name for name, weight in penalties.items() if name != "thinking_limit" and weight]
+    named += [name for name, weight in penalties.items() if name not in UNBOUNDED and weight]
     return [*named, *(["judge"] if reward.judge is not None else [])]
 
 

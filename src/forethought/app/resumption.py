@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from forethought.journal.stage import FINGERPRINT, Stage
+from forethought.learning.control.settings import OVER_A_STAGE
 
 FREE = (
     "compute.*",
@@ -23,17 +24,22 @@ FREE = (
 def may_differ(stage: Stage, now: Mapping[str, Any]) -> tuple[str, ...]:
     """Patterns of the keys that may differ from those that `stage` was begun with.
 
-    More steps are among them while it trains, unless its schedule depends on their number.
+    More steps are among them while it trains, unless a schedule depends on their number.
     """
     made = stage.get(FINGERPRINT) or {}
     tables = zip(_trained(stage.name, made), _trained(stage.name, now), strict=False)
     longer = (
         f"{key}.steps"
         for (_, before), (key, after) in tables
-        if stage.next_step < before["steps"] < after["steps"]
-        and after["optimizer"]["schedule"] == "constant"
+        if stage.next_step < before["steps"] < after["steps"] and not _goes_by_its_steps(after)
     )
     return (*FREE, *longer)
+
+
+def _goes_by_its_steps(table: Mapping[str, Any]) -> bool:
+    """Whether what a step does depends on how many there are: by its rate or by its clip."""
+    clip: Mapping[str, Any] = table.get("control", {}).get("clip") or {}
+    return table["optimizer"]["schedule"] != "constant" or clip.get("schedule") in OVER_A_STAGE
 
 
 def _trained(stage: str, settings: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

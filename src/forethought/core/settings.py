@@ -1,6 +1,8 @@
 """The base of every settings model: frozen, every number finite, an unknown key an error."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Settings(BaseModel):
@@ -9,3 +11,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+
+Weight = Annotated[float, Field(ge=0, le=1e6)]
+"""How much something counts: larger ones would drown all else, and overflow where they are "
+"summed."""

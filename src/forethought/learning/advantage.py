@@ -29,7 +29,6 @@ AdvantageName = Literal[
     "batch_scaled",
     "rloo",
     "opo",
-    "maxrl",
     "passk",
     "passk_lead",
     "gdpo",
@@ -69,12 +68,14 @@ class AdvantageSettings(Settings):
             value: object = getattr(self, name)
             if self.kind not in kinds and value != type(self).model_fields[name].default:
                 raise RecipeError(
-                    f"advantage.{name} = {value}: {self.kind} has no use for it; remove it or use "
+                    f"rl.advantage.{name} = {value}: {self.kind} has no use for it; remove it "
+                    "or use "
                     f"one of {', '.join(kinds)}"
                 )
         if self.kind == "reinforce_pp" and self.singleton == "raw":
             raise RecipeError(
-                'advantage.singleton = "raw": reinforce_pp compares with the batch and not within '
+                'rl.advantage.singleton = "raw": reinforce_pp compares with the batch and '
+                "not within "
                 "groups; remove it or use reinforce_pp_baseline"
             )
         return self
@@ -83,6 +84,8 @@ class AdvantageSettings(Settings):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Company:
     """What a kind may look at: one group's rewards, lengths in policy tokens, the batch's spread.
+
+    `right` says of each attempt whether it is right, whatever it earned; only `passk` needs it.
 
     >>> dr_grpo(Company(rewards=(1.0, 0.0), lengths=(3.0, 5.0), batch_spread=0.5, epsilon=0.0))
     [0.5, -0.5]
@@ -94,6 +97,7 @@ class Company:
     epsilon: float
     ddof: int = 1
     k: int = 1
+    right: Sequence[bool] = ()
 
 
 def deviation(values: Sequence[float], ddof: int) -> float:
@@ -142,23 +146,12 @@ def opo(company: Company) -> list[float]:
     return [reward - baseline for reward in company.rewards]
 
 
-def maxrl(company: Company) -> list[float]:
-    """(R - mean) / mean: rare successes count for more (MaxRL, 2602.02710).
-
-    Raises ValueError for a negative reward: the mean must be a rate of success.
-    """
-    if min(company.rewards) < 0:
-        raise ValueError(
-            f"maxrl divides by the mean reward, got a reward of {min(company.rewards)}: "
-            "give it rewards of 0 or more"
-        )
-    mean = _mean(company.rewards)
-    return [centred / mean for centred in dr_grpo(company)]
-
-
 def passk(company: Company) -> list[float]:
-    """What an attempt adds to pass@k (2508.10751); one with a reward above 0 is right."""
-    right = [reward > 0 for reward in company.rewards]
+    """What an attempt adds to pass@k (2508.10751), by which attempts are right.
+
+    Rewards do not tell: a wrong answer may earn something, and a right one nothing.
+    """
+    right = company.right
     gain, loss = passk_advantages(len(right), sum(right), company.k, company.epsilon)
     return [gain if each else loss for each in right]
 
@@ -175,7 +168,6 @@ ADVANTAGES: dict[AdvantageName, Callable[[Company], list[float]]] = {
     "batch_scaled": batch_scaled,
     "rloo": rloo,
     "opo": opo,
-    "maxrl": maxrl,
     "passk": passk,
     "passk_lead": passk_lead,
 }
@@ -186,15 +178,21 @@ def group_advantages(
     groups: Sequence[Hashable],
     settings: AdvantageSettings,
     lengths: Sequence[float] | None = None,
+    right: Sequence[bool] | None = None,
 ) -> list[float]:
     """One advantage an attempt, in the order given; `lengths` in policy tokens (all 1 if absent).
 
+    `right` says which attempts are right, which `passk` needs.
+
     `groups` holds the id of each attempt's *instance* of a problem: two draws of one problem are
     two groups. A NaN reward is unknown: it leaves every statistic and gets 0. A group whose
-    rewards are equal gets exactly 0. Raises ValueError for an infinite reward or unequal lengths.
+    rewards are equal gets exactly 0; for `passk`, one whose attempts are all right or all wrong.
+    Raises ValueError for an infinite reward, unequal lengths, or `passk` without `right`.
     """
     if any(math.isinf(reward) for reward in rewards):
         raise ValueError("a reward is infinite: use NaN for one that is not known")
+    if settings.kind == "passk" and right is None:
+        raise ValueError("passk goes by which attempts are right: give `right`")
     lengths = [1.0] * len(rewards) if lengths is None else lengths
     if settings.kind in WHITENED:
         return _over_the_batch(rewards, groups, lengths, settings)
@@ -213,6 +211,7 @@ def group_advantages(
             epsilon=settings.epsilon,
             ddof=settings.ddof,
             k=settings.k,
+            right=[] if right is None else [right[index] for index in indices],
         )
         for index, advantage in zip(indices, _compare(company, settings), strict=True):
             advantages[index] = advantage
@@ -233,7 +232,7 @@ def gdpo(
     within = settings.model_copy(update={"kind": "grpo"})
     compared = [group_advantages(rewards, groups, within) for rewards in dimensions]
     sums = [math.fsum(parts) for parts in zip(*compared, strict=True)]
-    return whitened(sums, lengths) if varies(sums) else [0.0] * len(sums)
+    return whitened(sums, lengths, settings.ddof) if varies(sums) else [0.0] * len(sums)
 
 
 def reinforce_pp(rewards: Sequence[float], lengths: Sequence[float], ddof: int = 1) -> list[float]:
@@ -283,7 +282,7 @@ def _compare(company: Company, settings: AdvantageSettings) -> list[float]:
     """The group's advantages, with the two cases settled in which there is nothing to compare."""
     if len(company.rewards) == 1 and settings.singleton == "raw":
         return [company.rewards[0] / (1.0 + settings.epsilon if settings.kind == "grpo" else 1.0)]
-    if not varies(company.rewards):
+    if settings.kind != "passk" and not varies(company.rewards):
         return [0.0] * len(company.rewards)
     return ADVANTAGES[settings.kind](company)
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from forethought.learning.batch import Batch
-from forethought.learning.credit.gae import gae, whiten
+from forethought.learning.credit.gae import at_turn_ends, gae, whiten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,13 @@ def criticise(
 ) -> Criticised:
     """Advantages whitened over the round, from turns' rewards and a critic's values."""
     raw = [
-        gae(rewards_of(batch), values, batch.mask_BT, discount, trace)
+        gae(
+            at_turn_ends(batch.advantages_BT, batch.turns_BT),
+            values,
+            batch.mask_BT,
+            discount,
+            trace,
+        )
         for batch, values in zip(batches, values_BT, strict=True)
     ]
     masks = [batch.mask_BT for batch in batches]
@@ -53,13 +59,6 @@ def criticise(
     spread = float(returns_N.var(correction=0))
     explained = 1.0 - float(left_N.var(correction=0)) / spread if spread else 0.0
     return Criticised(batches=tuple(found), explained=explained)
-
-
-def rewards_of(batch: Batch) -> Tensor:
-    """Each turn's reward [B, T] at its last policy token, 0 elsewhere."""
-    following_BT = torch.nn.functional.pad(batch.turns_BT[:, 1:], (0, 1), value=-1)
-    ends_BT = batch.mask_BT & (batch.turns_BT != following_BT)
-    return torch.where(ends_BT, batch.advantages_BT, 0.0)
 
 
 def _joined(values_BT: Sequence[Tensor], masks_BT: Sequence[Tensor]) -> Tensor:

@@ -51,7 +51,7 @@ async def improve(
         prepared = [await _recomputed(plan, aim, batch, learner) for batch in batches]
     reports: list[dict[str, float]] = []
     for batch, figures in prepared:
-        if batch.advantages_BT.any():  # rejection may have left none
+        if _teaches(batch):
             reports.append(figures | await learner.update(batch, aim.objective, aim.entropy))
     learner.publish()
     return _mean(reports) | foreseen
@@ -66,6 +66,16 @@ def _mini_batches(plan: RLPlan, lessons: Sequence[Lesson], step: int) -> list[li
     random.Random(derive_seed(plan.seed, "mini-batches", step)).shuffle(useful)
     parts = [useful[number :: plan.settings.updates] for number in range(plan.settings.updates)]
     return [part for part in parts if any(lesson.is_informative for lesson in part)]
+
+
+def _teaches(batch: Batch) -> bool:
+    """Whether any token still counts: rejection, or weights, may have left none."""
+    weighted_BT = (
+        batch.advantages_BT
+        if batch.weights_BT is None
+        else (batch.advantages_BT * batch.weights_BT)
+    )
+    return bool(weighted_BT.any())
 
 
 async def _criticised(
@@ -107,10 +117,13 @@ async def _recomputed(
 
 
 def _mean(reports: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Each number's mean over the updates that have it, and how many updates there were."""
+    """Each number's mean over the updates that have it (a maximum's maximum), and their count."""
     values: dict[str, list[float]] = {}
     for report in reports:
         for name, value in report.items():
             values.setdefault(name, []).append(value)
-    means = {name: sum(found) / len(found) for name, found in values.items()}
+    means = {
+        name: max(found) if name.endswith("_max") else sum(found) / len(found)
+        for name, found in values.items()
+    }
     return means | {"updates": float(len(reports))}

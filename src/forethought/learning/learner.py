@@ -3,6 +3,7 @@
 It does not know an algorithm's name: it is given per-token streams and an objective.
 """
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +39,11 @@ from forethought.policy.local.crew import Crew
 from forethought.policy.local.models import LocalModel
 from forethought.policy.local.replica import trained_parameters
 from forethought.policy.local.sampler import LocalSampler
-from forethought.policy.local.value_head import load_value_head, save_value_head
+from forethought.policy.local.value_head import (
+    load_value_head,
+    save_value_head,
+    value_head_of,
+)
 
 MOST_SKIPPED = 10
 """Updates in a row whose gradient may be not finite before training stops."""
@@ -152,8 +157,11 @@ class LocalLearner:
         shares: list[GradientShare] = await self.crew.run(accumulate, works, _silent)
         self.crew.collect_gradients()
         whole = reduce(add, shares, NOTHING)
+        report = self._step(whole.broken)
+        if report["update/skipped"]:
+            return report  # what it came to is not known
         figures = {} if whole.tally is None else whole.tally.read()
-        return {"loss": whole.loss} | figures | self._step(whole.broken)
+        return {"loss": whole.loss} | figures | report
 
     async def forecast(self, batch: Batch, rows: Sequence[int], of: Source = "policy") -> Tensor:
         """One number a trained token [B, T] of these rows, by the weights as they are.
@@ -195,8 +203,8 @@ class LocalLearner:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """How many optimiser steps were taken."""
-        return {"optimizer_steps": self.steps_taken}
+        """How many optimiser steps were taken, and how many of the last were not made."""
+        return {"optimizer_steps": self.steps_taken, "skipped": self._skipped}
 
     def read(self, folder: Path) -> None:
         """Take weights, moments and the step count from a checkpoint, in place."""
@@ -204,14 +212,15 @@ class LocalLearner:
         load_value_head(self.model.network, folder)
         for number, optimizer in enumerate(self._optimizers):
             load_optimizer(optimizer, folder / f"optimizer_{number}.safetensors")
-        self.steps_taken = int(read_state(folder)["optimizer_steps"])
+        state = read_state(folder)
+        self.steps_taken = int(state["optimizer_steps"])
+        self._skipped = int(state.get("skipped", 0))
         self.publish()
 
     def _step(self, broken: tuple[str, ...]) -> dict[str, float]:
         share = rate_share(self.optimizer, self.steps_taken, self.total_steps)
         trained = trained_parameters(self.crew.model)
-        norm = torch.nn.utils.clip_grad_norm_(trained, self.optimizer.clip_norm)
-        finite = bool(torch.isfinite(norm))
+        norm, finite = self._clip()
         before = Sample.of(trained)
         for optimizer in self._optimizers if finite else []:
             for group in optimizer.param_groups:
@@ -222,12 +231,42 @@ class LocalLearner:
         if not finite:
             self._skip(broken)
         self._skipped = 0 if finite else self._skipped
-        return {
-            "grad_norm": float(norm) if finite else 0.0,
+        told = {
             "learning_rate": self.optimizer.rate * share,
-            "update/ratio": Sample.of(trained).change_since(before),
             "update/skipped": 0.0 if finite else 1.0,
         }
+        if not finite:
+            return told
+        ratio = Sample.of(trained).change_since(before)
+        self._refuse_ruined(ratio)
+        return told | {"grad_norm": float(norm), "update/ratio": ratio}
+
+    def _refuse_ruined(self, ratio: float) -> None:
+        """Raise `RecipeError` where an update left weights that are not finite."""
+        if not math.isfinite(ratio):
+            raise RecipeError(
+                f"{self.section}.rate = {self.optimizer.rate}, {self.section}.weight_decay = "
+                f"{self.optimizer.weight_decay}: update {self.steps_taken} left weights that are "
+                "not finite; lower them and begin in another --run folder (the last checkpoint is "
+                "untouched)"
+            )
+
+    def _clip(self) -> tuple[Tensor, bool]:
+        """The norm of the policy's gradient before it is clipped, and whether all is finite.
+
+        A critic's head is clipped apart: its gradient grows with the width of what it reads.
+        """
+        head = value_head_of(self.crew.model)
+        heads = [] if head is None else list(head.parameters())
+        apart = {id(each) for each in heads}
+        trained = trained_parameters(self.crew.model)
+        policy = [each for each in trained if id(each) not in apart]
+        norms = [
+            torch.nn.utils.clip_grad_norm_(each, self.optimizer.clip_norm)
+            for each in (policy, heads)
+            if each
+        ]
+        return norms[0], all(bool(torch.isfinite(norm)) for norm in norms)
 
     def _skip(self, broken: tuple[str, ...]) -> None:
         """Warn of an update that was not made; raise `RecipeError` for too many in a row."""

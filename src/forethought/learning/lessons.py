@@ -7,7 +7,7 @@ from itertools import chain
 from statistics import fmean
 
 from forethought.core.trajectory import Episode, Group, Tokens, Trajectory
-from forethought.learning.advantage import AdvantageSettings
+from forethought.learning.advantage import AdvantageSettings, varies
 from forethought.learning.batch import Batch, pad, turn_numbers
 from forethought.learning.credit.attempts import Attempt, Credit
 from forethought.learning.credit.catalogue import assign
@@ -24,6 +24,7 @@ class Lesson:
     """A group's measured episodes, each with its reward and what it is credited with.
 
     `void` marks episodes that are compared and not trained, `left_out` those that are neither.
+    `by_critic` says that credits are rewards, of which a critic is yet to make advantages.
     """
 
     group: Group
@@ -32,6 +33,7 @@ class Lesson:
     credits: tuple[Credit, ...]
     void: tuple[bool, ...]
     left_out: tuple[bool, ...]
+    by_critic: bool = False
 
     @property
     def advantages(self) -> tuple[float, ...]:
@@ -51,8 +53,21 @@ class Lesson:
 
     @property
     def is_informative(self) -> bool:
-        """Whether an attempt that is trained has an advantage: without one there is no gradient."""
-        return any(credit.teaches for _, credit in self.trained)
+        """Whether an attempt that is trained has an advantage: without one there is no gradient.
+
+        Whatever an attempt earned, a critic learns to expect it.
+        """
+        return any(self.by_critic or credit.teaches for _, credit in self.trained)
+
+    @property
+    def differs_within(self) -> bool:
+        """What `groups/informative` tells: with a critic, whether attempts earned different totals.
+
+        Without one, whether any of them has an advantage.
+        """
+        if self.by_critic:
+            return varies([reward.total for reward in self.rewards])
+        return self.is_informative
 
 
 def score(
@@ -76,6 +91,8 @@ def score(
     kept = [_kept(mine, selection) for mine in attempts]
     flat = list(zip(chain(*attempts), chain(*kept), strict=True))
     compared = iter(assign([attempt for attempt, keep in flat if keep], credit, advantage))
+    # To a critic an attempt whose reward is not known would look like one that earned nothing.
+    by_critic = credit.type == "gae"
     credits = iter([next(compared) if keep else NOTHING for _, keep in flat])
     return [
         Lesson(
@@ -84,7 +101,11 @@ def score(
             rewards=tuple(attempt.reward for attempt in mine),
             credits=tuple(next(credits) for _ in mine),
             void=tuple(selection.mask_void_turns and is_void(one.episode) for one in mine),
-            left_out=tuple(not keep for keep in keeps),
+            left_out=tuple(
+                not keep or (by_critic and not one.known)
+                for one, keep in zip(mine, keeps, strict=True)
+            ),
+            by_critic=by_critic,
         )
         for group, mine, keeps in zip(groups, attempts, kept, strict=True)
     ]

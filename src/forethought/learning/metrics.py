@@ -43,7 +43,7 @@ def summarise_lessons(lessons: Sequence[Lesson]) -> dict[str, float]:
     components = component_figures(rewards, right)
     return {f"reward/{name}": value for name, value in components.items()} | {
         "reward/mean": mean_of_known([reward.total for reward in rewards]),
-        "groups/informative": fmean(lesson.is_informative for lesson in lessons),
+        "groups/informative": fmean(lesson.differs_within for lesson in lessons),
         "groups/all_right": fmean(_all_right(lesson) for lesson in lessons),
     }
 

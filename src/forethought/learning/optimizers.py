@@ -15,7 +15,8 @@ def build_optimizers(
 ) -> list[torch.optim.Optimizer]:
     """The optimisers that together own every trained parameter once.
 
-    A critic's head, where there is one, learns with AdamW at `head_rate`.
+    A critic's head, where there is one, learns with AdamW at a rate by which its values move by
+    about `head_rate` a step, whatever the width of what it reads.
 
     Muon (https://kellerjordan.github.io/posts/muon/) takes matrices inside the layers; the
     embedding, the head and the norms stay with AdamW.
@@ -40,8 +41,9 @@ def build_optimizers(
         optimizers.append(
             torch.optim.Muon(matrices, lr=settings.muon_rate, weight_decay=settings.weight_decay)
         )
-    if heads:
-        optimizers.append(torch.optim.AdamW(heads, lr=head_rate or settings.rate, weight_decay=0.0))
+    if head is not None:
+        rate = (head_rate or settings.rate) / head.in_features
+        optimizers.append(torch.optim.AdamW(heads, lr=rate, weight_decay=0.0))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["full_rate"] = group["lr"]

@@ -3,17 +3,12 @@
 from dataclasses import replace
 
 from forethought.agents.protocol import Solver
+from forethought.learning.appraisal import appraise
 from forethought.learning.control.controllers import build_controllers
 from forethought.learning.improvement import Aim, improve
 from forethought.learning.keeping import Keeping, Watcher
 from forethought.learning.learner import ComparingLearner
-from forethought.learning.practice import (
-    Curriculum,
-    RLPlan,
-    appraise,
-    attempt_round,
-    refuse_round,
-)
+from forethought.learning.practice import Curriculum, RLPlan, attempt_round, refuse_round
 
 
 async def train_rl(

@@ -15,6 +15,7 @@ from forethought.agents.groups import Flow, Waves, Window
 from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings
 from forethought.learning.advantage import AdvantageSettings
+from forethought.learning.control.fit import refuse_what_does_not_fit
 from forethought.learning.control.settings import ControlSettings
 from forethought.learning.correction.settings import CorrectionSettings
 from forethought.learning.credit.selection import SelectionSettings
@@ -30,9 +31,9 @@ class OptimizerSettings(Settings):
 
     type: Literal["adamw", "muon"] = "adamw"
     """`muon` takes the hidden matrices; everything else stays with AdamW."""
-    rate: PositiveFloat = 1e-6
+    rate: float = Field(default=1e-6, gt=0, le=10)
     """AdamW's learning rate."""
-    muon_rate: PositiveFloat = 0.02
+    muon_rate: float = Field(default=0.02, gt=0, le=10)
     """Muon's learning rate (only with `type = "muon"`)."""
     warmup: NonNegativeInt = 0
     """Optimiser steps over which the rates rise from 0."""
@@ -44,7 +45,7 @@ class OptimizerSettings(Settings):
     """AdamW's first moment decay."""
     beta_2: float = Field(default=0.95, ge=0, lt=1)
     """AdamW's second moment decay."""
-    weight_decay: NonNegativeFloat = 0.01
+    weight_decay: float = Field(default=0.01, ge=0, le=100)
     """AdamW's and Muon's decoupled weight decay."""
     clip_norm: PositiveFloat = 1.0
     """The gradient's largest norm."""
@@ -53,7 +54,7 @@ class OptimizerSettings(Settings):
 class SFTOptimizerSettings(OptimizerSettings):
     """The same with the defaults of imitation."""
 
-    rate: PositiveFloat = 5e-5
+    rate: float = Field(default=5e-5, gt=0, le=10)
     """AdamW's learning rate."""
     warmup: NonNegativeInt = 10
     """Optimiser steps over which the rates rise from 0."""
@@ -109,7 +110,7 @@ class PhaseSettings(Settings):
     """Trajectories in a step."""
     tool_free: float = Field(default=0.0, ge=0, le=1)
     """Share of trajectories that solve their problem without a call."""
-    stop_at: float | None = None
+    stop_at: float | None = Field(default=None, ge=0, le=1)
     """End early once the pilot's sampled accuracy reaches this."""
     optimizer: SFTOptimizerSettings = SFTOptimizerSettings()
     """The phase's own optimiser."""
@@ -220,7 +221,7 @@ class RLSettings(Settings):
     uninformative: Literal["count", "leave_out"] = "count"
     """Groups whose rewards are all equal carry no gradient: do their tokens count in the loss's
     denominators (as in the paper), or are they left out (as in DAPO's filter)?"""
-    max_not_measured: NonNegativeFloat = 0.1
+    max_not_measured: float = Field(default=0.1, ge=0, le=1)
     """Share of a round's attempts that may be not measured before the run stops."""
     max_prefix_breaks: float = Field(default=1.0, ge=0, le=1)
     """Share of a round's attempts whose prompt may once not extend what was said before (as with
@@ -254,13 +255,25 @@ class RLSettings(Settings):
         return steered or self.loss.kl_coefficient > 0 or self.reward.penalties.divergence > 0
 
     @model_validator(mode="after")
-    def _refuse_what_cannot_be_divided(self) -> Self:
-        if self.advantage.kind == "maxrl":
-            raise RecipeError(
-                'rl.advantage.kind = "maxrl": it divides by a group\'s mean reward, and every '
-                f"reward variant here ({self.reward.variant} too) goes below 0; use grpo or rloo"
-            )
+    def _refuse_parts_that_do_not_fit(self) -> Self:
         refuse_other_comparison(self.credit, self.advantage)
+        refuse_what_does_not_fit(self.control, self.loss)
+        if self.needs_critic and self.uninformative == "leave_out":
+            raise RecipeError(
+                'rl.uninformative = "leave_out": with rl.credit.type = "gae" groups of equal '
+                "rewards carry a gradient too, and teach the critic what to expect; set it to "
+                '"count"'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _steers_no_faster_than_it_measures(self) -> Self:
+        kl, attempts = self.control.kl, self.problems * self.group_size
+        if kl is not None and kl.rule == "adaptive" and kl.horizon < attempts:
+            raise RecipeError(
+                f"rl.control.kl.horizon = {kl.horizon}: a round has {attempts} attempts, and the "
+                "coefficient cannot follow faster than rounds; raise the horizon to that or more"
+            )
         return self
 
     @model_validator(mode="after")
@@ -271,9 +284,10 @@ class RLSettings(Settings):
                 f"rl.selection.keep = {compared}: rl.group_size = {self.group_size} leaves nothing "
                 "to choose from; raise group_size, or set keep to 0"
             )
-        if self.advantage.kind == "passk" and self.advantage.k > compared:
+        if self.advantage.kind == "passk" and self.advantage.k >= compared:
             raise RecipeError(
-                f"rl.advantage.k = {self.advantage.k}: only {compared} attempts of a group are "
-                "compared; lower k or raise rl.group_size"
+                f"rl.advantage.k = {self.advantage.k}: {compared} attempts of a group are "
+                "compared, and draws of as many or more are all alike; lower k or raise "
+                "rl.group_size"
             )
         return self

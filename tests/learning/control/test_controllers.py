@@ -86,9 +86,9 @@ def test_one_step_of_the_adaptive_rule_moves_by_a_bounded_factor(kl, target):
     assert (factor > 1) is (kl / target - 1 > 0) or factor == approx(1)
 
 
-@mark.parametrize("rule", ["adaptive", "band"])
+@mark.parametrize("rule", [{"rule": "adaptive", "target": 6.0}, {"rule": "band"}])
 def test_the_kl_coefficient_goes_no_higher_than_its_most(rule):
-    steered = controllers(kl={"rule": rule, "start": 0.49, "most": 0.5, "horizon": 100})
+    steered = controllers(kl={"start": 0.49, "most": 0.5, "horizon": 100} | rule)
     loud = {"reference_kl": 1e9, "entropy": 1.0}
     steered.observe(loud)
     for _ in range(3):
@@ -213,7 +213,18 @@ def test_a_state_of_other_controllers_is_refused():
             {"clip": {"schedule": "cosine", "start": 0.2}},
             r"control\.clip\.start = 0\.2: .*control\.clip\.floor = 0\.25",
         ),
-        ({"kl": {"start": 0.3, "most": 0.2}}, r"control\.kl\.start = 0\.3: .*most = 0\.2"),
+        (
+            {"kl": {"start": 0.3, "most": 0.2, "target": 0.1}},
+            r"control\.kl\.start = 0\.3: .*most = 0\.2",
+        ),
+        (
+            {"kl": {"start": 0.1, "most": 0.2}},
+            r"control\.kl\.target is missing: .*nats a token; set it",
+        ),
+        (
+            {"kl": {"rule": "band", "start": 0.1, "most": 0.2, "target": 6.0}},
+            r'control\.kl\.target = 6\.0: control\.kl\.rule = "band" .*remove it',
+        ),
         ({"band": {"low": 2.0}}, r"low = 2\.0 is not below high = 1\.5"),
     ],
 )
@@ -224,7 +235,7 @@ def test_settings_that_cannot_be_followed_are_refused(sections, message):
 
 def test_a_kl_coefficient_that_no_rule_could_move_is_refused():
     with raises(ValueError, match=r"kl\.start"):
-        ControlSettings.model_validate({"kl": {"start": 0.0, "most": 1.0}})
+        ControlSettings.model_validate({"kl": {"start": 0.0, "most": 1.0, "target": 0.1}})
 
 
 LINE = {"clip": {"schedule": "linear-floor", "start": 0.35, "fall": 0.2, "floor": 0.2}}
@@ -256,7 +267,7 @@ METRICS = [
         (HELD, "entropy", {"delta": 0.005}),
         (HELD, "entropy", {"most": 0.015}),
         (HELD, "entropy", {"start": 0.024}),
-        (ADAPTED, "kl", {"rule": "band"}),
+        (ADAPTED, "kl", {"rule": "band", "target": None}),
         (ADAPTED, "kl", {"start": 0.1}),
         (ADAPTED, "kl", {"most": 0.21}),
         (ADAPTED, "kl", {"target": 1.0}),

@@ -1,6 +1,7 @@
 """Each form of credit meets its worked numbers and keeps what it promises."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from forethought.core.errors import RecipeError
 from forethought.core.messages import Assistant, ToolReply, ToolStatus, User
 from forethought.core.trajectory import Finish, Stop, Trajectory, Turn
 from forethought.learning.advantage import AdvantageSettings, group_advantages
-from forethought.learning.credit.attempts import Credit, returns_to_go
+from forethought.learning.credit.attempts import Credit, turn_returns
 from forethought.learning.credit.catalogue import CREDITS, assign
 from forethought.learning.credit.gigpo import anchors, episode_advantages, state_advantages
 from forethought.learning.credit.mt_grpo import compare_turns, k_turn, released
@@ -20,6 +21,7 @@ from forethought.learning.credit.settings import CreditSettings
 from forethought.learning.credit.turn_rloo import turn_rloo
 from forethought.learning.credit.turn_rtg import turn_rtg
 from learning.credit.made import attempt
+from scripted import MARKS
 
 
 def golden(name):
@@ -113,10 +115,10 @@ def test_returns_by_turn_number_meet_the_worked_numbers():
 
 
 def test_the_outcome_is_earned_with_the_last_turn_and_discounted_once_a_turn():
-    assert returns_to_go([1.0, 0.0, 2.0], 4.0, 0.5) == [2.5, 3.0, 6.0]
+    assert turn_returns([1.0, 0.0, 2.0], 4.0, 0.5) == [2.5, 3.0, 6.0]
     (found,) = attempt((1.0, 0.0, 2.0), last=4.0).returns(0.5)
     assert found == [2.5, 3.0, 6.0]
-    assert returns_to_go([], 4.0, 0.5) == []
+    assert turn_returns([], 4.0, 0.5) == []
 
 
 def test_what_other_agents_earned_counts_at_the_end_of_each():
@@ -151,7 +153,7 @@ def test_groups_inside_groups_meet_the_worked_numbers(kind, part, over):
     names = sorted(set(inputs["traj"]))
     rows = {name: [n for n, each in enumerate(inputs["traj"]) if each == name] for name in names}
     earned = [[inputs["step_reward"][row] for row in rows[name]] for name in names]
-    returns = [returns_to_go(mine, 0.0, inputs["gamma"]) for mine in earned]
+    returns = [turn_returns(mine, 0.0, inputs["gamma"]) for mine in earned]
     flat = [each for mine in returns for each in mine]
     assert flat == near(STATES["expected"]["discounted_return"])
     states = [[inputs["anchor_state"][row] for row in rows[name]] for name in names]
@@ -204,6 +206,25 @@ def test_the_weight_of_turns_is_that_of_their_states():
     light, heavy = (credited("gigpo", attempts, turn_weight=weight) for weight in (0.0, 2.0))
     assert [len(set(each.turns)) for each in light] == [1, 1]
     assert heavy[0].turns[0] - light[0].turns[0] == approx(2 * 2**-0.5, rel=1e-5)
+
+
+def test_a_state_that_was_met_once_says_nothing_whatever_an_attempt_alone_is_worth():
+    raw = AdvantageSettings(kind="dr_grpo", singleton="raw")
+    attempts = [attempt((0.5, 0.0), last=1.0), attempt((0.0,), last=-1.0)]
+    found = credited("gigpo", attempts, raw, discount=1.0, episode_over="attempts")
+    # Both began from one state, with returns of 1.5 and -1; one alone came to another.
+    assert [each.turns for each in found] == [approx((2.5, 1.25)), approx((-2.5,))]
+    (alone,) = credited("gigpo", attempts[:1], raw, episode_over="attempts")
+    assert alone.turns == approx((1.5, 1.5))
+
+
+@pytest.mark.parametrize("type", ["outcome", "merged"])
+def test_pass_at_k_is_credited_by_verdicts(type):
+    paid = attempt((0.0,), last=0.2)
+    wrong = replace(paid, episode=replace(paid.episode, verdict=MARKS["-"]))
+    late = attempt((0.0,), last=0.0)
+    found = credited(type, [wrong, late], AdvantageSettings(kind="passk", k=1))
+    assert [each.whole for each in found] == approx([-1.0, 1.0], rel=1e-5)
 
 
 def test_every_form_has_a_name_and_every_name_a_form():

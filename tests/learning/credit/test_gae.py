@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forethought.learning.credit.gae import gae, returns_to_go, rewards_at_ends, value_loss, whiten
+from forethought.learning.credit.gae import at_turn_ends, gae, returns_to_go, value_loss, whiten
 
 
 def golden(name):
@@ -28,6 +28,11 @@ def same(found, expected, tolerance=1e-10):
 
 
 MASK = table(PPO["response_mask"]).bool()
+
+
+def rewards_at_ends(rewards_BK, turns_BT):
+    """The reward of turn k at the end of turn k."""
+    return at_turn_ends(rewards_BK.gather(1, turns_BT.clamp(min=0)), turns_BT)
 
 
 @pytest.mark.parametrize("name", PPO["cases"])

@@ -96,6 +96,18 @@ def test_penalties_meet_the_worked_numbers():
         assert answer_penalty(case["answer_tags"], case["turns"]) == approx(case["p"], abs=1e-12)
 
 
+@pytest.mark.parametrize("status", ToolStatus)
+def test_only_what_the_model_wrote_makes_a_call_fail(status):
+    reply = ToolReply(call_id="call_0", name="python", text="", status=status)
+    said = Turn(
+        message=Assistant(text=r"\boxed{42}", calls=(call("1"),)),
+        finish=Finish.END_OF_TURN,
+        replies=(reply,),
+    )
+    failed = status in (ToolStatus.MODEL_ERROR, ToolStatus.TIMEOUT, ToolStatus.MEMORY)
+    assert penalty(episode(said)) == float(failed)
+
+
 def test_nothing_is_left_out_of_few_and_nothing_kept_of_equals():
     few = [episode(turn("x"), right=n > 0) for n in range(4)]
     assert select(few, [1.0] * 4, SelectionSettings()) == [0, 1, 2, 3]
@@ -117,7 +129,7 @@ def test_the_floors_decide_how_many_of_each_kind_are_kept():
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(2, 12), st.integers(0, 4), st.data())
 def test_as_many_are_kept_as_asked_and_both_kinds_where_there_are(right, wrong, keep, least, data):
     other = data.draw(st.integers(0, max(0, keep - least)))
-    if right + wrong <= keep or least + other > keep:
+    if right + wrong <= keep or least + other > keep or max(least, other) >= keep:
         return
     settings = SelectionSettings(keep=keep, keep_right=least, keep_wrong=other)
     kept = quota(right, wrong, settings)

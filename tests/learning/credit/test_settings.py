@@ -42,13 +42,21 @@ def test_a_setting_of_another_type_is_refused(credit, message):
             r"turn_rloo.*rl\.advantage has no say",
         ),
         (
+            {"credit": {"type": "gae"}, "advantage": {"epsilon": 0.1}},
+            r'type = "gae".*rl\.advantage has no say; remove that table',
+        ),
+        (
+            {"credit": {"type": "gae"}, "uninformative": "leave_out"},
+            r'rl\.uninformative = "leave_out": .*"gae".*teach the critic.*set it to "count"',
+        ),
+        (
             {"credit": {"type": "gigpo"}, "advantage": {"kind": "opo"}},
             r'kind = "opo".*"gigpo" compares turns by one of grpo, dr_grpo',
         ),
-        ({"advantage": {"kind": "passk", "k": 5}}, r"rl\.advantage\.k = 5: only 4 attempts"),
+        ({"advantage": {"kind": "passk", "k": 4}}, r"rl\.advantage\.k = 4: 4 attempts"),
         (
-            {"advantage": {"kind": "passk", "k": 4}, "selection": {"keep": 3, "keep_right": 1}},
-            r"rl\.advantage\.k = 4: only 3 attempts",
+            {"advantage": {"kind": "passk", "k": 3}, "selection": {"keep": 3, "keep_right": 1}},
+            r"rl\.advantage\.k = 3: 3 attempts",
         ),
         (
             {"selection": {"keep": 4}},
@@ -69,5 +77,20 @@ def test_the_discount_is_that_of_the_form_unless_it_is_set():
     assert CreditSettings(type="gigpo", discount=1.0).decay == 1.0
 
 
-def test_pass_at_k_of_the_whole_group_is_allowed():
-    assert learning(advantage={"kind": "passk", "k": 4}).advantage.k == 4
+def test_pass_at_fewer_than_the_whole_group_is_allowed():
+    assert learning(advantage={"kind": "passk", "k": 3}).advantage.k == 3
+
+
+def test_a_coefficient_that_would_follow_faster_than_rounds_come_is_refused():
+    steered = {"kl": {"start": 0.1, "most": 1.0, "target": 0.01, "horizon": 15}}
+    with pytest.raises(
+        RecipeError, match=r"rl\.control\.kl\.horizon = 15: a round has 16 attempts"
+    ):
+        learning(problems=4, control=steered)
+    steered["kl"]["horizon"] = 16
+    assert learning(problems=4, control=steered).control.kl.horizon == 16
+
+
+def test_a_selection_with_room_for_one_kind_alone_is_refused():
+    with pytest.raises(RecipeError, match=r"keep_wrong = 0 leave room for one kind alone"):
+        learning(selection={"keep": 2, "keep_right": 2, "keep_wrong": 0})

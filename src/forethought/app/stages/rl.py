@@ -10,6 +10,7 @@ from forethought.curation.pool import Pool
 from forethought.learning.practice import RLPlan
 from forethought.learning.rl import train_rl
 from forethought.policy.local.value_head import add_value_head
+from forethought.policy.remote import check_endpoint
 from forethought.tasks.graders import BoxedGrader
 from forethought.tools.python_tool import PythonTool
 
@@ -21,6 +22,8 @@ async def rl(context: Context) -> None:
     recipe, show = context.recipe, context.show
     context.finished("measure", spoken("measure", "RECIPE"))
     refuse_biased_sampling(recipe.sampling)
+    if recipe.rl.reward.judge is not None:
+        await check_endpoint(recipe.rl.reward.judge.endpoint)
     show.stage(
         "RL",
         f"{recipe.rl.loss.name}: the model attempts each problem {recipe.rl.group_size} times with "

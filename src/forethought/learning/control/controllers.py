@@ -119,7 +119,7 @@ def _entropy(settings: EntropySettings) -> Controller:
 
 
 def _kl(settings: KLSettings, band: BandSettings, samples: int) -> Controller:
-    if settings.rule == "band":
+    if settings.target is None:  # the rule `band` has none, and the other needs one
         return held(EntropyKL(start=settings.start, most=settings.most, band=Band(band)))
     return held(
         AdaptiveKL(

@@ -9,6 +9,9 @@ from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings
 from forethought.learning.control.presets import PRESETS, ClipBounds, ModelSize
 
+OVER_A_STAGE = ("linear-floor", "cosine")
+"""The schedules that depend on how many steps a stage has."""
+
 
 class BandSettings(Settings):
     """The entropies between which nothing needs to be done."""
@@ -24,7 +27,8 @@ class BandSettings(Settings):
     def _in_order(self) -> Self:
         if self.low >= self.high:
             raise RecipeError(
-                f"control band: low = {self.low} is not below high = {self.high}; swap or part them"
+                f"rl.control band: low = {self.low} is not below high = {self.high}; swap or "
+                "part them"
             )
         return self
 
@@ -56,12 +60,12 @@ class ClipSettings(Settings):
         start = self.start if known is None else self.start or known.start
         if start is None:
             raise RecipeError(
-                "control.clip.start is missing: set it, or name a control.preset that knows it"
+                "rl.control.clip.start is missing: set it, or name a control.preset that knows it"
             )
         ceiling = self.ceiling or max(start, known.ceiling if known else start)
         if self.schedule != "constant" and not self.floor <= start <= ceiling:
             raise RecipeError(
-                f"control.clip.start = {start}: it does not lie between control.clip.floor = "
+                f"rl.control.clip.start = {start}: it does not lie between control.clip.floor = "
                 f"{self.floor} and the ceiling {ceiling}; move one of them"
             )
         return ClipBounds(start=start, ceiling=ceiling)
@@ -72,12 +76,21 @@ class EntropySettings(Settings):
 
     target: PositiveFloat = 0.2
     """Nats. Below it the term is applied, and its coefficient grows."""
-    delta: PositiveFloat = 1e-4
+    delta: float = Field(default=1e-4, gt=0, le=1e6)
     """How far the coefficient moves in a step."""
-    most: PositiveFloat = 5e-3
+    most: float = Field(default=5e-3, gt=0, le=1e6)
     """The coefficient's largest value."""
     start: float = Field(default=0.0, ge=0)
     """The coefficient at first."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.start > self.most:
+            raise RecipeError(
+                f"rl.control.entropy.start = {self.start}: it is above rl.control.entropy.most = "
+                f"{self.most}; lower it or raise most"
+            )
+        return self
 
 
 class KLSettings(Settings):
@@ -88,10 +101,11 @@ class KLSettings(Settings):
     is above."""
     start: PositiveFloat
     """The coefficient at first. Both rules multiply: from 0 neither could move it."""
-    most: PositiveFloat
+    most: float = Field(gt=0, le=1e6)
     """The coefficient's largest value."""
-    target: PositiveFloat = 6.0
-    """adaptive: the KL to hold, in the unit of the metric `reference_kl` (nats a token)."""
+    target: PositiveFloat | None = None
+    """adaptive, which needs it: the KL to hold, in the unit of the metric `reference_kl` (nats a
+    token; published targets such as 6 are of whole sequences)."""
     horizon: PositiveInt = 10_000
     """adaptive: attempts over which a steady error moves the coefficient by about that error."""
 
@@ -99,8 +113,24 @@ class KLSettings(Settings):
     def _in_order(self) -> Self:
         if self.start > self.most:
             raise RecipeError(
-                f"control.kl.start = {self.start}: it is above control.kl.most = {self.most}; "
+                f"rl.control.kl.start = {self.start}: it is above control.kl.most = {self.most}; "
                 "lower it or raise most"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_target_where_it_holds_one(self) -> Self:
+        if self.rule == "adaptive" and self.target is None:
+            raise RecipeError(
+                'rl.control.kl.target is missing: control.kl.rule = "adaptive" holds a KL, '
+                "in nats a "
+                'token; set it to some, such as 0.01, or use rule = "band"'
+            )
+        if self.rule == "band" and self.target is not None:
+            raise RecipeError(
+                f'rl.control.kl.target = {self.target}: control.kl.rule = "band" goes by '
+                "entropy and "
+                'holds no KL; remove it or use rule = "adaptive"'
             )
         return self
 
@@ -123,7 +153,8 @@ class ControlSettings(Settings):
     def _begins_somewhere(self) -> Self:
         if self.preset is not None and self.clip is None:
             raise RecipeError(
-                f'control.preset = "{self.preset}": it is where control.clip starts, and there is '
+                f'rl.control.preset = "{self.preset}": it is where control.clip starts, and '
+                "there is "
                 'none; add control.clip (schedule = "constant" holds it) or remove the preset'
             )
         if self.clip is not None:

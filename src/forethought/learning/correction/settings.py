@@ -38,25 +38,28 @@ class CorrectionSettings(Settings):
     veto_below: float | None = Field(default=None, gt=0, lt=1)
     """Reject a sequence with a token whose ratio is below; 1e-4 is usual."""
     opsm_delta: PositiveFloat | None = None
-    """Give weight 0 to tokens without positive advantage in a sequence that the learner finds
-    less likely than the sampler did by more than this, per token and in nats."""
+    """Give weight 0 to tokens with a negative advantage in a sequence that the learner finds less
+    likely than the sampler did by more than this, per token and in nats."""
 
     @model_validator(mode="after")
     def _refuse_what_does_not_apply(self) -> Self:
         if self.cap is not None and self.weight not in CAPPED:
             raise RecipeError(
-                f"correction.cap = {self.cap}: weight = {self.weight} has no cap; remove it or "
+                f"rl.off_policy.correction.cap = {self.cap}: weight = {self.weight} has no "
+                "cap; remove it or "
                 f"use {' or '.join(CAPPED)}"
             )
         if self.bounds is not None and self.weight not in OWN_BOUNDS:
             raise RecipeError(
-                f"correction.bounds = {self.bounds}: weight = {self.weight} has no bounds; remove "
+                f"rl.off_policy.correction.bounds = {self.bounds}: weight = {self.weight} has "
+                "no bounds; remove "
                 f"them or use {' or '.join(OWN_BOUNDS)}"
             )
         if self.normalize and self.weight == "none":
             raise RecipeError(
-                "correction.normalize = true: there are no weights to divide by their mean; set "
-                "correction.weight or remove it"
+                "rl.off_policy.correction.normalize = true: there are no weights to divide "
+                "by their mean; set "
+                "rl.off_policy.correction.weight or remove it"
             )
         return self
 
@@ -66,7 +69,8 @@ class CorrectionSettings(Settings):
             found: Bounds | None = getattr(self, key)
             if found is not None and found[0] >= found[1]:
                 raise RecipeError(
-                    f"correction.{key} = {found}: the lower bound must be below the upper one; "
+                    f"rl.off_policy.correction.{key} = {found}: the lower bound must be below "
+                    "the upper one; "
                     "exchange them"
                 )
         return self

@@ -98,7 +98,7 @@ class Attempt:
         earned = math.fsum(self.reward.per_turn)
         for mine in self.agents:
             others = earned - math.fsum(mine)
-            yield returns_to_go(mine, self.last + others, discount)
+            yield turn_returns(mine, self.last + others, discount)
 
 
 def earned_at_turns(attempt: Attempt) -> Iterator[float]:
@@ -112,10 +112,10 @@ def earned_at_turns(attempt: Attempt) -> Iterator[float]:
         yield from (turn + attempt.last + everything - math.fsum(mine) for turn in mine[-1:])
 
 
-def returns_to_go(rewards: Sequence[float], last: float, discount: float) -> list[float]:
-    """G_k = r_k + discount * G_(k+1); `last` is earned together with the last turn.
+def turn_returns(rewards: Sequence[float], last: float, discount: float) -> list[float]:
+    """G_k = r_k + discount * G_(k+1) of turns; `last` is earned together with the last one.
 
-    >>> returns_to_go([0.5, 0.0, 0.25], 1.0, 1.0)
+    >>> turn_returns([0.5, 0.0, 0.25], 1.0, 1.0)
     [1.75, 1.25, 1.25]
     """
     found: list[float] = []

@@ -3,7 +3,7 @@
 Pure functions of tensors; whatever predicts values is not here. Tokens that the policy did not
 sample are passed over: they carry no reward, no value and no step of discount.
 
-Shapes: B rows, T tokens, K turns, N policy tokens of all rows.
+Shapes: B rows, T tokens, N policy tokens of all rows.
 """
 
 import torch
@@ -67,16 +67,15 @@ def value_loss(
     return 0.5 * worse_N.sum() / max(1, len(worse_N))
 
 
-def rewards_at_ends(rewards_BK: Tensor, turns_BT: Tensor) -> Tensor:
-    """The reward of turn k at the last token that the policy sampled in it, 0 everywhere else.
+def at_turn_ends(values_BT: Tensor, turns_BT: Tensor) -> Tensor:
+    """The values at the last token that the policy sampled in each turn, 0 everywhere else.
 
     A reward put on any other token would be lost. `turns_BT` holds the number of each policy
-    token's turn and -1 elsewhere; `rewards_BK` has as many columns as the longest row has turns.
+    token's turn and -1 elsewhere.
     """
     following_BT = torch.nn.functional.pad(turns_BT[:, 1:], (0, 1), value=-1)
     ends_BT = (turns_BT >= 0) & (turns_BT != following_BT)
-    found_BT = rewards_BK.gather(1, turns_BT.clamp(min=0))
-    return torch.where(ends_BT, found_BT, 0.0)
+    return torch.where(ends_BT, values_BT, 0.0)
 
 
 def _next_values(values_BT: Tensor, mask_BT: Tensor) -> Tensor:

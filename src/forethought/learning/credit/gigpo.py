@@ -55,7 +55,11 @@ def state_advantages(
     groups: Sequence[Hashable],
     advantage: AdvantageSettings,
 ) -> list[Turns]:
-    """A^S: each return compared with the group's others from the same state, own visits too."""
+    """A^S: each return compared with the group's others from the same state, own visits too.
+
+    A state that was met once says nothing, whatever `advantage.singleton` is.
+    """
+    advantage = advantage.model_copy(update={"singleton": "zero"})
     keys = [(group, state) for group, mine in zip(groups, states, strict=True) for state in mine]
     flat = iter(group_advantages([each for mine in returns for each in mine], keys, advantage))
     return [tuple(next(flat) for _ in mine) for mine in returns]

@@ -18,6 +18,6 @@ def merged(
         attempt.last + turn_weight * math.fsum(attempt.reward.per_turn) for attempt in attempts
     ]
     groups = [attempt.group for attempt in attempts]
-    return group_advantages(
-        rewards, groups, advantage, [float(attempt.length) for attempt in attempts]
-    )
+    lengths = [float(attempt.length) for attempt in attempts]
+    right = [attempt.episode.right for attempt in attempts]
+    return group_advantages(rewards, groups, advantage, lengths, right)

@@ -14,4 +14,6 @@ def outcome(attempts: Sequence[Attempt], advantage: AdvantageSettings) -> list[f
         names = attempts[0].reward.components
         parts = [[attempt.reward.components[name] for attempt in attempts] for name in names]
         return gdpo(parts, groups, lengths, advantage)
-    return group_advantages([attempt.total for attempt in attempts], groups, advantage, lengths)
+    totals = [attempt.total for attempt in attempts]
+    right = [attempt.episode.right for attempt in attempts]
+    return group_advantages(totals, groups, advantage, lengths, right)

@@ -7,10 +7,10 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from forethought.core.errors import RecipeError
-from forethought.core.messages import ToolStatus
 from forethought.core.settings import Settings
 from forethought.core.trajectory import Episode, Finish, Stop, Trajectory
 from forethought.learning.advantage import varies
+from forethought.learning.rewards.calls import FAILURES
 
 ANSWER = r"\boxed"
 """What begins an answer in a message."""
@@ -38,12 +38,19 @@ class SelectionSettings(Settings):
         least = self.keep_right + self.keep_wrong
         if self.keep and self.keep < max(2, least):
             raise RecipeError(
-                f"selection.keep = {self.keep}: two attempts are the fewest to compare, and "
+                f"rl.selection.keep = {self.keep}: two attempts are the fewest to compare, and "
                 f"keep_right and keep_wrong ask for {least}; raise keep or lower those"
+            )
+        if self.keep and max(self.keep_right, self.keep_wrong) >= self.keep:
+            raise RecipeError(
+                f"rl.selection.keep = {self.keep}: keep_right = {self.keep_right} and keep_wrong = "
+                f"{self.keep_wrong} leave room for one kind alone, which has nothing to be "
+                "compared "
+                "with; lower them or raise keep"
             )
         if not self.keep and (self.keep_right, self.keep_wrong) != (2, 2):
             raise RecipeError(
-                f"selection.keep_right = {self.keep_right}, selection.keep_wrong = "
+                f"rl.selection.keep_right = {self.keep_right}, selection.keep_wrong = "
                 f"{self.keep_wrong}: all attempts are kept; set selection.keep or remove them"
             )
         return self
@@ -114,10 +121,13 @@ def quota(right: int, wrong: int, settings: SelectionSettings) -> int:
 
 
 def penalty(episode: Episode) -> float:
-    """How unclean an attempt is: the share of its calls that failed, and answers repeated."""
+    """How unclean an attempt is: the share of its calls that failed, and answers repeated.
+
+    A reply that was cut short, or that broken infrastructure gave, is no failure of its call.
+    """
     turns = [turn for trajectory in episode.trajectories for turn in trajectory.turns]
     replies = [reply for turn in turns for reply in turn.replies]
-    errors = sum(reply.status is not ToolStatus.OK for reply in replies)
+    errors = sum(reply.status in FAILURES for reply in replies)
     answers = sum(turn.message.text.count(ANSWER) for turn in turns)
     return error_penalty(errors, len(replies)) + answer_penalty(answers, len(turns))
 

@@ -5,7 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, PositiveFloat, model_validator
 
 from forethought.core.errors import RecipeError
-from forethought.core.settings import Settings
+from forethought.core.settings import Settings, Weight
 from forethought.learning.advantage import AdvantageName, AdvantageSettings
 
 CreditName = Literal["outcome", "merged", "mt_grpo", "turn_rtg", "turn_rloo", "gigpo", "gae"]
@@ -33,9 +33,9 @@ class CriticSettings(Settings):
 
     trace: float = Field(default=1.0, ge=0, le=1)
     """lambda of generalised advantages: 1 trusts returns, 0 the critic's next value."""
-    rate: PositiveFloat = 1e-3
-    """The head's learning rate."""
-    coefficient: PositiveFloat = 0.5
+    rate: float = Field(default=0.05, gt=0, le=1e3)
+    """About how far a value moves in an optimiser step of the head."""
+    coefficient: float = Field(default=0.5, gt=0, le=1e6)
     """Weight of the critic's loss, which also moves the layers that both share."""
     clip: PositiveFloat = 0.5
     """How far a value may move in a round before its loss no longer rewards it."""
@@ -53,7 +53,7 @@ class CreditSettings(Settings):
     discount: float | None = Field(default=None, gt=0, le=1)
     """What a reward one turn later counts (turn_rloo, turn_rtg, mt_grpo, gigpo), or one token later
     (gae); none: 0.95 for gigpo, otherwise 1."""
-    turn_weight: float = Field(default=1.0, ge=0)
+    turn_weight: Weight = 1.0
     """Weight of what turns earned (merged), or of the turns' part of an advantage (gigpo, mt_grpo
     in its released form)."""
     form: Literal["paper", "released"] = "paper"
@@ -74,7 +74,7 @@ class CreditSettings(Settings):
             value: object = getattr(self, name)
             if self.type not in types and value != type(self).model_fields[name].default:
                 raise RecipeError(
-                    f"credit.{name} = {value}: {self.type} has no use for it; remove it or use "
+                    f"rl.credit.{name} = {value}: {self.type} has no use for it; remove it or use "
                     f"one of {', '.join(types)}"
                 )
         if self.type == "mt_grpo":
@@ -84,12 +84,14 @@ class CreditSettings(Settings):
     def _refuse_another_form(self) -> None:
         if self.form == "paper" and self.turn_weight != 1.0:
             raise RecipeError(
-                f"credit.turn_weight = {self.turn_weight}: mt_grpo as printed discounts what comes "
+                f"rl.credit.turn_weight = {self.turn_weight}: mt_grpo as printed discounts "
+                "what comes "
                 'later and weighs nothing; set credit.discount, or credit.form = "released"'
             )
         if self.form == "released" and self.discount is not None:
             raise RecipeError(
-                f"credit.discount = {self.discount}: mt_grpo as released weighs the first turn and "
+                f"rl.credit.discount = {self.discount}: mt_grpo as released weighs the first "
+                "turn and "
                 'discounts nothing; set credit.turn_weight, or credit.form = "paper"'
             )
 
@@ -107,6 +109,11 @@ def refuse_other_comparison(credit: CreditSettings, advantage: AdvantageSettings
         raise RecipeError(
             'rl.credit.type = "turn_rloo": it subtracts the mean of the other attempts and divides '
             "by nothing, so rl.advantage has no say; remove that table, or use turn_rtg"
+        )
+    if credit.type == "gae" and advantage != AdvantageSettings():
+        raise RecipeError(
+            'rl.credit.type = "gae": a critic says what was to be expected, so rl.advantage has no '
+            "say; remove that table, or use credit.type = outcome"
         )
     allowed = COMPARED_BY.get(credit.type, (advantage.kind,))
     if advantage.kind not in allowed:

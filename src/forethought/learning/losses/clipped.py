@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from forethought.learning.losses.policy_loss import PerToken, policy_loss
+from forethought.learning.losses.ratios import log_ratio
 from forethought.learning.losses.result import LossResult
 from forethought.learning.losses.settings import LossSettings, Terms
 from forethought.learning.streams import Denominators, Streams
@@ -50,6 +51,20 @@ def clipped_surrogate(ratio_BT: Tensor, advantages_BT: Tensor, terms: Terms) -> 
         clip_low_BT=clipped_BT & (ratio_BT < 1.0),
         clip_high_BT=clipped_BT & (ratio_BT > 1.0),
         dual_clip_BT=dual_BT,
+    )
+
+
+def token_clipped(
+    logprobs_BT: Tensor,
+    streams: Streams,
+    denominators: Denominators,
+    settings: LossSettings,
+    own: Terms,
+) -> LossResult:
+    """The clipped surrogate of each token's own ratio; a loss with its `own` terms is a line."""
+    ratio_BT = log_ratio(logprobs_BT, streams).exp()
+    return clipped_policy_loss(
+        ratio_BT, logprobs_BT, streams, denominators, settings=settings, own=own
     )
 
 

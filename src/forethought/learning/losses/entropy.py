@@ -3,7 +3,6 @@
 Shapes: V entries of a vocabulary, B sequences, T tokens.
 """
 
-import torch
 from torch import Tensor
 
 from forethought.learning.aggregation import AGGREGATIONS
@@ -11,16 +10,16 @@ from forethought.learning.losses.settings import AggregationName
 from forethought.learning.streams import Denominators
 
 
-def entropy(logits: Tensor) -> Tensor:
-    """logsumexp(z) - Σ softmax(z) z over the last dimension V, in nats; float32 or wider.
+def entropy(logprobs: Tensor) -> Tensor:
+    """-Σ p log p over the last dimension V, in nats, of log-probabilities at the temperature.
 
-    Its gradient is -p (log p + H). Logits are finite and already divided by the temperature.
+    In the logits that these were made of its gradient is -p (log p + H).
 
-    >>> entropy(torch.zeros(1, 4))
+    >>> import torch
+    >>> entropy(torch.zeros(1, 4).log_softmax(-1))
     tensor([1.3863])
     """
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return logits.logsumexp(dim=-1) - (logits.softmax(dim=-1) * logits).sum(dim=-1)
+    return -(logprobs.exp() * logprobs).sum(dim=-1)
 
 
 def entropy_bonus(

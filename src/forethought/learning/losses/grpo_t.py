@@ -4,22 +4,10 @@ Equation 6 prints the reference policy in the ratio; the policy that sampled is 
 objective of PPO (1707.06347) and of REINFORCE++ (2501.03262) is this one, with other advantages.
 """
 
-from torch import Tensor
+from functools import partial
 
-from forethought.learning.losses.clipped import clipped_policy_loss
-from forethought.learning.losses.ratios import log_ratio
-from forethought.learning.losses.result import LossResult
-from forethought.learning.losses.settings import LossSettings, Terms
-from forethought.learning.streams import Denominators, Streams
+from forethought.learning.losses.clipped import token_clipped
+from forethought.learning.losses.settings import Terms
 
-OWN = Terms(clip_low=0.2, clip_high=0.2)
-
-
-def grpo_t(
-    logprobs_BT: Tensor, streams: Streams, denominators: Denominators, settings: LossSettings
-) -> LossResult:
-    """The conservative setting: the ratio may rise no further than it may fall."""
-    ratio_BT = log_ratio(logprobs_BT, streams).exp()
-    return clipped_policy_loss(
-        ratio_BT, logprobs_BT, streams, denominators, settings=settings, own=OWN
-    )
+grpo_t = partial(token_clipped, own=Terms(clip_low=0.2, clip_high=0.2))
+"""The conservative setting: the ratio may rise no further than it may fall."""

@@ -44,6 +44,7 @@ def policy_loss(
     """The weighted objective plus an optional KL penalty, aggregated; and its tally.
 
     The weights scale the objective only: a penalty speaks of the policy, not of its samples.
+    `reference_kl` in the tally is k3, whichever estimate is the penalty (`reference_penalty`).
     """
     loss_BT = per_token.objective_BT * streams.kept(streams.weights_BT)
     moved_BT = log_ratio(logprobs_BT.detach(), streams)
@@ -58,6 +59,9 @@ def policy_loss(
         penalty_BT = reference_penalty(logprobs_BT, streams, settings.kl_estimator)
         loss_BT = loss_BT + settings.kl_coefficient * penalty_BT
         means["reference_kl"] = penalty_BT
+        if settings.kl_estimator != "k3":
+            means["reference_kl"] = reference_penalty(logprobs_BT.detach(), streams, "k3")
+            means["reference_penalty"] = penalty_BT
     aggregate = AGGREGATIONS[settings.chosen_aggregation]
     return LossResult(
         loss=aggregate(loss_BT, streams.mask_BT, denominators),

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from pydantic import Field, PositiveFloat, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from forethought.core.errors import RecipeError
-from forethought.core.settings import Settings
+from forethought.core.settings import Settings, Weight
 
 LossName = Literal[
     "grpo",
@@ -48,6 +48,9 @@ OWN_AGGREGATIONS: dict[LossName, AggregationName] = {
     "dppo_tv": "token-mean",
 }
 """How each loss becomes one number where a recipe is silent."""
+
+NARROW: tuple[LossName, ...] = ("grpo_scr", "grpo_turn")
+"""Clipped in ratios of sequences or turns, which hardly move: by thousandths, not by tenths."""
 
 OF_SEQUENCES: tuple[LossName, ...] = ("grpo_scr", "gmpo")
 """One ratio a sequence: defined for their own aggregation only."""
@@ -98,22 +101,22 @@ class LossSettings(Settings):
     clip_low: float | None = Field(default=None, ge=0, lt=1)
     """The ratio counts no lower than 1 - clip_low (gmpo: exp(-clip_low); dppo_tv: a probability
     may fall by this much)."""
-    clip_high: float | None = Field(default=None, ge=0)
+    clip_high: Weight | None = None
     """The ratio counts no higher than 1 + clip_high (gmpo: exp(clip_high); dppo_tv: a probability
     may rise by this much)."""
-    dual_clip: float | None = Field(default=None, ge=0)
+    dual_clip: Weight | None = None
     """Caps the loss of a token with negative advantage at this many advantages; 0: no cap."""
-    cispo_cap_abs: PositiveFloat | None = None
+    cispo_cap_abs: float | None = Field(default=None, gt=0, le=1e6)
     """cispo: the ratio counts no higher than this, in place of 1 + clip_high."""
-    tau_positive: PositiveFloat | None = None
+    tau_positive: float | None = Field(default=None, gt=0, le=1e6)
     """sapo: how fast the gradient fades as the ratio leaves 1, for a positive advantage."""
-    tau_negative: PositiveFloat | None = None
+    tau_negative: float | None = Field(default=None, gt=0, le=1e6)
     """sapo: the same for an advantage that is not positive."""
-    drift_coefficient: float | None = Field(default=None, ge=0)
+    drift_coefficient: Weight | None = None
     """dppo_tv: weight of the squared log-ratio."""
-    entropy_coefficient: float = Field(default=0.0, ge=0)
+    entropy_coefficient: Weight = 0.0
     """What a nat of entropy is worth beside the loss, aggregated like it; 0: nothing."""
-    kl_coefficient: float = Field(default=0.0, ge=0)
+    kl_coefficient: Weight = 0.0
     """Weight of the KL penalty against the reference policy; 0 needs no reference."""
     kl_estimator: PenaltyName = "k3"
     """What the penalty's gradient is: k2 and k3+ of the reverse KL, k3 of the forward KL,
@@ -126,7 +129,7 @@ class LossSettings(Settings):
     def _refuse_k1(cls, value: object) -> object:
         if value == "k1":
             raise RecipeError(
-                "loss.kl_estimator = k1: its gradient in a loss is zero on average, so it would "
+                "rl.loss.kl_estimator = k1: its gradient in a loss is zero on average, so it would "
                 "penalise nothing; use k2 (reverse KL) or k3 (forward KL)"
             )
         return value
@@ -139,13 +142,13 @@ class LossSettings(Settings):
             if value is None or self.name in names or (key == "dual_clip" and not value):
                 continue
             raise RecipeError(
-                f"loss.{key} = {value}: {self.name} has no {words}; remove it or use "
+                f"rl.loss.{key} = {value}: {self.name} has no {words}; remove it or use "
                 f"{' or '.join(names)}"
             )
         own = OWN_AGGREGATIONS[self.name]
         if self.name in OF_SEQUENCES and self.aggregation not in (None, own):
             raise RecipeError(
-                f"loss.aggregation = {self.aggregation}: {self.name} is defined only for {own}; "
+                f"rl.loss.aggregation = {self.aggregation}: {self.name} is defined only for {own}; "
                 "remove it or use grpo_t or grpo_tcr"
             )
         return self
@@ -154,18 +157,15 @@ class LossSettings(Settings):
     def _refuse_what_contradicts(self) -> Self:
         if self.dual_clip and self.dual_clip <= 1:
             raise RecipeError(
-                f"loss.dual_clip = {self.dual_clip}: it caps ratios that are too high, so it must "
+                f"rl.loss.dual_clip = {self.dual_clip}: it caps ratios that are too high, so "
+                "it must "
                 "be above 1 (3 and 10 are usual), or 0 for none"
             )
         if self.cispo_cap_abs is not None and self.clip_high is not None:
             raise RecipeError(
-                f"loss.cispo_cap_abs = {self.cispo_cap_abs} and loss.clip_high = {self.clip_high}: "
+                f"rl.loss.cispo_cap_abs = {self.cispo_cap_abs} and loss.clip_high = "
+                f"{self.clip_high}: "
                 "both cap the ratio, one at itself and the other at 1 + clip_high; keep one"
-            )
-        if self.kl_estimator != "k3" and not self.kl_coefficient:
-            raise RecipeError(
-                f"loss.kl_estimator = {self.kl_estimator}: there is no KL penalty to estimate; "
-                "set loss.kl_coefficient above 0 or remove it"
             )
         return self
 

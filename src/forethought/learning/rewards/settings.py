@@ -5,26 +5,26 @@ from typing import Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from forethought.core.errors import RecipeError
-from forethought.core.settings import Settings
+from forethought.core.settings import Settings, Weight
 from forethought.policy.remote import RemoteSettings
 
 
 class PenaltySettings(Settings):
     """What an attempt loses, apart from being wrong and too long. 0 turns a penalty off."""
 
-    format: float = Field(default=0.0, ge=0)
+    format: Weight = 0.0
     """Lost by an attempt in which no final answer could be read."""
-    parse: float = Field(default=0.0, ge=0)
+    parse: Weight = 0.0
     """Lost for each call that could not be parsed."""
-    exception: float = Field(default=0.0, ge=0)
+    exception: Weight = 0.0
     """Lost for each call that failed and was not followed by a changed one."""
-    thinking: float = Field(default=0.0, ge=0)
+    thinking: Weight = 0.0
     """The full penalty for going on too long without a tool; it grows from 0 at `thinking_limit`
     to its full size at twice that."""
     thinking_limit: int = Field(default=0, ge=0)
     """Sampled tokens in a row, without a tool that runs between them, that cost nothing."""
 
-    divergence: float = Field(default=0.0, ge=0)
+    divergence: Weight = 0.0
     """Lost for each nat by which an attempt's tokens were likelier to the policy than to the model
     as it was at first: a KL penalty in the reward. `process.most` does not bound it."""
 
@@ -32,8 +32,8 @@ class PenaltySettings(Settings):
     def _knows_its_limit(self) -> Self:
         if self.thinking and not self.thinking_limit:
             raise RecipeError(
-                f"reward.penalties.thinking = {self.thinking}: there is no limit to pass; set "
-                "reward.penalties.thinking_limit to some tokens, or thinking to 0"
+                f"rl.reward.penalties.thinking = {self.thinking}: there is no limit to pass; set "
+                "rl.reward.penalties.thinking_limit to some tokens, or thinking to 0"
             )
         return self
 
@@ -41,25 +41,26 @@ class PenaltySettings(Settings):
 class ProcessSettings(Settings):
     """What the way to an answer earns: each part by its weight, all of them bounded together."""
 
-    most: float = Field(default=0.25, ge=0)
-    """All process parts, penalties and judgements of an attempt together move its reward by at most
-    this share of what lies between the best wrong answer and the worst right one. From 0.5 on, a
-    wrong answer can come to earn as much as a right one."""
-    execution: float = Field(default=0.0, ge=0)
+    most: Weight = 0.25
+    """All process parts, penalties and judgements of an attempt together, but for
+    `penalties.divergence`, move its reward by at most this share of what lies between the best
+    wrong answer and the worst right one. From 0.5 on, a wrong answer can come to earn as much as a
+    right one."""
+    execution: Weight = 0.0
     """Times the share of calls that went well, of those that were run."""
-    retrieval: float = Field(default=0.0, ge=0)
+    retrieval: Weight = 0.0
     """Earned by a turn in which a new call, without the answer in it, brings the answer."""
-    well_formed: float = Field(default=0.0, ge=0)
+    well_formed: Weight = 0.0
     """Earned by a turn with calls, if all of them could be parsed."""
-    malformed: float = Field(default=0.0, ge=0)
+    malformed: Weight = 0.0
     """Lost by a turn with a call that could not be parsed."""
-    call_cost: float = Field(default=0.0, ge=0)
+    call_cost: Weight = 0.0
     """Lost by a turn with calls, times the calls that were made up to then."""
-    exploration: float = Field(default=0.0, ge=0)
+    exploration: Weight = 0.0
     """Earned by an answer, over the square root of how many attempts of the group gave it."""
-    coverage: float = Field(default=0.0, ge=0)
+    coverage: Weight = 0.0
     """Times the share of the problem's named parts for which the final message gives a value."""
-    verification: float = Field(default=0.0, ge=0)
+    verification: Weight = 0.0
     """Times the share of the problem's named parts that the final message has right."""
 
 
@@ -68,7 +69,7 @@ class JudgeSettings(Settings):
 
     endpoint: RemoteSettings
     """Where the judge is, and how many requests it is sent at once."""
-    weight: float = Field(default=0.1, ge=0)
+    weight: Weight = 0.1
     """Times a turn's score, from -1 to 1."""
     rubric: str = ""
     """What the judge is told instead of the rubric that is built in; it must ask for one line a
@@ -86,19 +87,19 @@ class RewardSettings(Settings):
     """gated: calls soften a wrong answer; paper: they also add to a correct one; released: as the
     published recipe runs, every wrong answer alike; outcome: the answer alone; search: a wrong
     answer that could be read earns 0.2."""
-    tool_bonus: float = Field(default=0.1, ge=0)
+    tool_bonus: Weight = 0.1
     """What one successful, non-duplicate call earns."""
     bonus_cap: int = Field(default=4, ge=0)
     """Calls that earn at most."""
     wrong_ceiling: float = Field(default=-0.6, ge=-1, le=1)
     """A wrong answer earns no more than this, whatever its calls."""
-    partial: float = Field(default=0.0, ge=0)
+    partial: Weight = 0.0
     """Times the partial credit of a wrong answer: for a program, its share of tests passed."""
     overlong_buffer: int = Field(default=0, ge=0)
     """Tokens before the limit in which the penalty grows from 0 to its full size; 0: no penalty."""
     overlong_limit: int = Field(default=0, ge=0)
     """Length in tokens at which the penalty is full."""
-    overlong_factor: float = Field(default=1.0, ge=0)
+    overlong_factor: Weight = 1.0
     """The full penalty."""
     length_basis: Literal["policy_tokens", "all_tokens"] = "policy_tokens"
     """Whether what tools replied counts as length."""
@@ -113,8 +114,9 @@ class RewardSettings(Settings):
     def _fits(self) -> Self:
         if self.overlong_buffer > self.overlong_limit:
             raise RecipeError(
-                f"reward.overlong_buffer = {self.overlong_buffer}: it lies within the limit, and "
-                f"reward.overlong_limit is {self.overlong_limit}; raise the limit or shrink the "
+                f"rl.reward.overlong_buffer = {self.overlong_buffer}: it lies within the "
+                "limit, and "
+                f"rl.reward.overlong_limit is {self.overlong_limit}; raise the limit or shrink the "
                 "buffer (0 turns the penalty off)"
             )
         return self

@@ -1,0 +1,53 @@
+"""What a round's attempts are worth: rewards, judgements, and credit within each group."""
+
+from collections.abc import Sequence
+
+from forethought.core.trajectory import Group
+from forethought.learning.divergence import divergences
+from forethought.learning.learner import ComparingLearner
+from forethought.learning.lessons import Lesson, score, summarise_comparison
+from forethought.learning.metrics import summarise, summarise_lessons
+from forethought.learning.practice import RLPlan, Round
+from forethought.learning.rewards.judge import (
+    Judgement,
+    judge_figures,
+    judge_groups,
+    refuse_unjudged,
+    scores_of,
+)
+
+
+async def appraise(
+    plan: RLPlan, attempted: Round, learner: ComparingLearner
+) -> tuple[list[Lesson], dict[str, float]]:
+    """What the chosen groups teach, and the round in numbers."""
+    settings = plan.settings
+    judged = await _judged(plan, attempted.chosen)
+    far = None
+    if settings.reward.penalties.divergence:
+        far = await divergences(attempted.chosen, learner)
+    lessons = score(
+        attempted.chosen,
+        settings.reward,
+        settings.advantage,
+        settings.credit,
+        settings.selection,
+        judged=None if judged is None else scores_of(judged),
+        divergences=far,
+    )
+    report = summarise(attempted.groups) | summarise_lessons(lessons)
+    report |= summarise_comparison(lessons, settings.selection)
+    if judged is not None:
+        report |= judge_figures(judged)
+    if settings.draws > 1:
+        report["groups/draws"] = float(attempted.draws)
+    return lessons, report
+
+
+async def _judged(plan: RLPlan, groups: Sequence[Group]) -> dict[str, Judgement] | None:
+    judge = plan.settings.reward.judge
+    if judge is None:
+        return None
+    found = await judge_groups(groups, judge, plan.seed)
+    refuse_unjudged(found, plan.settings.max_not_measured, "rl.max_not_measured")
+    return found
