@@ -92,7 +92,7 @@ def test_a_report_is_written_without_torch(whole, tmp_path):
     ("target", "steps", "said"),
     [
         ("0.0", 20, "phase first ended early, after 20 of 40 steps: pilot accuracy"),
-        ("1.1", 40, "phase first ended after 40 of 40 steps without reaching its target: pilot"),
+        ("1.0", 40, "phase first ended after 40 of 40 steps without reaching its target: pilot"),
     ],
 )
 def test_a_phase_with_a_target_says_why_it_ended(

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import shutil
 from dataclasses import dataclass, field
 
 import pytest
@@ -208,6 +209,14 @@ def test_a_run_that_is_done_is_not_trained_on(tmp_path):
     assert again.reports == []
     assert same_weights(weights(again.model.network), weights(done.model.network))
     assert read_state(tmp_path / "run" / "checkpoints" / "rl" / "2")["done"] is True
+
+
+def test_what_a_kill_left_beyond_what_is_kept_goes_on_resuming(tmp_path):
+    Training(tmp_path, steps=3, save_every=1).run()
+    folder = tmp_path / "run" / "checkpoints" / "rl"
+    shutil.copytree(folder / "1", folder / "0")  # as if killed before it was removed
+    Training(tmp_path, steps=3, save_every=1).run()
+    assert list(Checkpoints(folder=folder).numbered()) == [1, 2]
 
 
 def test_too_many_attempts_that_were_not_measured_stop_the_run_with_the_commonest_reason(tmp_path):

@@ -56,6 +56,7 @@ class Keeping:
         for name, companion in self.companions.items():
             companion.restore(state.get(name, {}))
         self.journal.rewind(step + 1)
+        self.checkpoints.forget_old()  # a kill may have come between a step and this
         return range(0) if done else range(step + 1, steps)
 
     def close_step(self, step: int, learner: Learner, *, save: bool, done: bool) -> None:
