@@ -106,10 +106,10 @@ def test_every_paired_comparison_of_the_table_is_told_as_what_it_is(before, cont
 @pytest.mark.parametrize(
     ("first", "second", "told"),
     [
-        (0.4, 0.95, "40.0 % → 95.0 % of sampled attempts call the tool. It learnt to call always"),
-        (0.4, 0.05, "It learnt to call never, not when"),
-        (0.97, 0.99, "as before, it all but always calls"),
-        (0.0, 0.02, "as before, it all but never calls"),
+        (0.4, 0.95, "40.0 % → 95.0 % of sampled attempts call the tool. It calls always"),
+        (0.4, 0.05, "It calls never"),
+        (0.97, 0.99, "it all but always calls, as before"),
+        (0.0, 0.02, "it all but never calls, as before"),
         (0.4, 0.94, "Whether it learnt when to call is not known"),
     ],
 )
@@ -161,17 +161,17 @@ def test_a_gain_from_calling_more_often_is_not_called_better_use_of_the_tool():
 
 def test_a_gain_from_better_use_of_the_tool_is_called_that():
     found = findings(RISE, split(part(0.05), part(0.45), part(0.0)))
-    assert "+45.0 [+43.0, +47.0] from being right more often with it" in said(found, Kind.LEARNT)
+    assert "+45.0 [+43.0, +47.0] from accuracy with it" in said(found, Kind.LEARNT)
     assert "did not move" not in said(found, Kind.NOT_SHOWN)
 
 
 def test_parts_whose_intervals_hold_zero_are_a_caution_and_not_learnt():
     found = findings(RISE, split(part(0.1, 0.6), part(0.3, 0.31), part(0.1, 0.4)))
-    assert "from being right more often with it" in said(found, Kind.CAUTION)
-    assert "from being right more often" not in said(found, Kind.LEARNT)
+    assert "from accuracy with it" in said(found, Kind.CAUTION)
+    assert "from accuracy" not in said(found, Kind.LEARNT)
     assert (
-        "shown to come from reaching for the tool more often; or from being right more often with "
-        "it; or from being right more often without it"
+        "shown to come from reaching for the tool more often; or from accuracy with "
+        "it; or from accuracy without it"
     ) in said(found, Kind.NOT_SHOWN)
 
 
@@ -182,12 +182,12 @@ def test_parts_whose_intervals_exclude_zero_are_not_among_what_was_not_shown():
 
 def test_being_right_more_often_without_the_tool_is_learnt_where_its_interval_says_so():
     found = findings(RISE, split(part(0.0), part(0.0), part(0.5)))
-    assert "+50.0 [+48.0, +52.0] from being right more often without it" in said(found, Kind.LEARNT)
+    assert "+50.0 [+48.0, +52.0] from accuracy without it" in said(found, Kind.LEARNT)
 
 
 def test_a_gain_from_reaching_is_a_caution_although_using_it_better_is_shown_too():
     found = findings(RISE, split(part(0.3), part(0.2), part(0.0)))
-    assert "+20.0 [+18.0, +22.0] from being right" in said(found, Kind.CAUTION)
+    assert "+20.0 [+18.0, +22.0] from accuracy" in said(found, Kind.CAUTION)
     assert "did not move" not in said(found, Kind.NOT_SHOWN)
 
 

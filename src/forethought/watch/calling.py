@@ -24,13 +24,13 @@ def gain(start: SatExam, last: SatExam, split: Sources) -> Iterator[Finding]:
         kind=Kind.LEARNT if shown and not mostly_reaching else Kind.CAUTION,
         text=f"Of the {signed(split.total)} points of sampled accuracy, {_part(split.reaching)} "
         f"come from {reaching} ({percent(first.rate)} → "
-        f"{percent(second.rate)}), {_part(split.with_tool)} from being right more often with it, "
-        f"and {_part(split.without_tool)} from being right more often without it.",
+        f"{percent(second.rate)}), {_part(split.with_tool)} from accuracy with it, "
+        f"and {_part(split.without_tool)} from accuracy without it.",
     )
     parts = {
         reaching: split.reaching,
-        "being right more often with it": split.with_tool,
-        "being right more often without it": split.without_tool,
+        "accuracy with it": split.with_tool,
+        "accuracy without it": split.without_tool,
     }
     if unclear := [name for name, part in parts.items() if part.low <= 0 <= part.high]:
         yield Finding(
@@ -60,10 +60,10 @@ def when(start: SatExam, last: SatExam) -> Finding:
         ("never", second <= 1 - ALWAYS, first <= 1 - ALWAYS),
     ):
         if has and had:
-            text = f"When to call was not learnt: as before, it all but {habit} calls ({moved})."
-            return Finding(kind=Kind.NOT_SHOWN, text=text)
+            text = f"When to call was not seen to be learnt: it all but {habit} calls, as before"
+            return Finding(kind=Kind.NOT_SHOWN, text=f"{text} ({moved}).")
         if has:
-            text = f"When to call was not learnt: {moved}. It learnt to call {habit}, not when."
+            text = f"When to call was not seen to be learnt: {moved}. It calls {habit}."
             return Finding(kind=Kind.NOT_SHOWN, text=text)
     return Finding(
         kind=Kind.NOT_SHOWN,

@@ -33,12 +33,13 @@ def findings(
     *,
     phases: Sequence[Phase] = (),
     parts: Mapping[str, Sequence[Part]] | None = None,
+    paid: Finding | None = None,
 ) -> list[Finding]:
     """Every sentence that the exams support, in the order in which it matters.
 
     `split` says where the change between the exam before training and the last one comes from;
-    `phases` are the recipe's; `parts` are the exam's by kind ("family", say). What is not given is
-    not spoken of.
+    `phases` are the recipe's; `parts` are the exam's by kind ("family", say); `paid` says what else
+    than right answers practice paid for. What is not given is not spoken of.
     """
     if not exams:
         return [Finding(kind=Kind.NOT_SHOWN, text="No exam was sat, so nothing is known yet.")]
@@ -56,6 +57,7 @@ def findings(
         found += _changes(start, last)
         found += [] if split is None else calling.gain(start, last, split)
         found.append(calling.when(start, last))
+        found += [] if paid is None else [paid]
     if (held_back := handicap(phases, exams)) is not None:
         found.append(held_back)
     if control is not None:

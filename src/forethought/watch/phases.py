@@ -89,7 +89,8 @@ def handicap(phases: Sequence[Phase], exams: Sequence[SatExam]) -> Finding | Non
         text += (
             f"For that reason “{sat[CONTROL].title}” stands beside it: an earlier checkpoint, of "
             f"whose demonstrations {without} solve their problem without the tool. What exceeds "
-            f"“{sat[BEFORE].title}” but not “{sat[CONTROL].title}” may be no more than regained."
+            f"“{sat[BEFORE].title}” but not “{sat[CONTROL].title}” may be no more than regained; "
+            "what exceeds both may also be owed to the imitation between them."
         )
     return Finding(kind=Kind.CAUTION, text=text)
 

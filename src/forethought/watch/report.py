@@ -16,6 +16,7 @@ from forethought.watch.finding import Kind
 from forethought.watch.findings import findings
 from forethought.watch.measures import methods, table
 from forethought.watch.pages import render
+from forethought.watch.pay import caution
 from forethought.watch.phases import read_phases
 from forethought.watch.sections import chapters, deeds, difficulty, other_series
 from forethought.watch.sources import sources
@@ -46,6 +47,7 @@ def report_html(run: Run, *, next_commands: Sequence[tuple[str, str]] = ()) -> s
         exams,
         sources(before.sampled, after.sampled),
         phases=read_phases(run.recipe),
+        paid=caution(run.recipe),
         parts={"family": families, "wording": wordings},
     )
     done, rows = deeds(run), table(exams)
