@@ -150,7 +150,9 @@ ROWS = {
     "rl.advantage.kind": learning("--rl.advantage.kind=dr_grpo"),
     "rl.advantage.epsilon": learning("--rl.advantage.epsilon=0.5"),
     "rl.advantage.ddof": learning("--rl.advantage.ddof=0"),
-    "rl.advantage.k": learning("--rl.advantage.k=2", given=("--rl.advantage.kind=passk", "--rl.advantage.k=3")),
+    "rl.advantage.k": learning(
+        "--rl.advantage.k=2", given=("--rl.advantage.kind=passk", "--rl.advantage.k=3")
+    ),
     "rl.credit.type": learning(*BY_TURN),
     "rl.credit.discount": learning("--rl.credit.discount=0.5", given=BY_TURN),
     "rl.credit.baseline": learning("--rl.credit.baseline=all", given=BY_TURN),

@@ -83,9 +83,7 @@ def test_pass_at_fewer_than_the_whole_group_is_allowed():
 
 def test_a_coefficient_that_would_follow_faster_than_rounds_come_is_refused():
     steered = {"kl": {"start": 0.1, "most": 1.0, "target": 0.01, "horizon": 15}}
-    with pytest.raises(
-        RecipeError, match=r"horizon = 15: a round has 16 attempts"
-    ):
+    with pytest.raises(RecipeError, match=r"horizon = 15: a round has 16 attempts"):
         learning(problems=4, control=steered)
     steered["kl"]["horizon"] = 16
     assert learning(problems=4, control=steered).control.kl.horizon == 16
