@@ -185,6 +185,48 @@ def test_a_latecomer_of_a_group_does_not_read_its_opening_again():
     assert speaker.pieces == [len(PROMPTS[1]) - 1]
 
 
+def test_what_openings_of_different_questions_begin_with_alike_is_read_once():
+    drawn = torch.Generator().manual_seed(3)
+    announced = torch.randint(0, VOCABULARY, (50,), generator=drawn).tolist()
+    questions = torch.randint(0, VOCABULARY, (6, 9), generator=drawn).tolist()
+    prompts = [(*announced, number, *question) for number, question in enumerate(questions)]
+    requests = [request(prompt, seed=seed) for seed, prompt in enumerate(prompts)]
+    together = inference()
+    found = said(together, requests)
+    assert together.pieces == [59, *[9] * 5]
+    alone = inference()
+    for prompt, sampled, expected in zip(
+        prompts, found, (said(alone, [each])[0] for each in requests), strict=True
+    ):
+        assert sampled.ids == expected.ids
+        found_logprobs = torch.tensor(sampled.logprobs)
+        torch.testing.assert_close(
+            found_logprobs, torch.tensor(expected.logprobs), rtol=0, atol=1e-4
+        )
+        whole = full_logprobs(network(), prompt, sampled.ids, 1.0)
+        torch.testing.assert_close(found_logprobs, whole, rtol=0, atol=1e-4)
+
+
+def test_an_opening_that_another_begins_with_is_not_read_at_all():
+    drawn = torch.Generator().manual_seed(3)
+    long = tuple(torch.randint(0, VOCABULARY, (60,), generator=drawn).tolist())
+    speaker = inference()
+    batch = ContinuousBatch(speaker, 0)
+    batch.admit(0, request(long))
+    finish(batch)
+    batch.admit(1, request(long[:40], seed=5))
+    (sampled,) = finish(batch).values()
+    assert speaker.pieces == [59]
+    (expected,) = said(inference(), [request(long[:40], seed=5)])
+    assert sampled.ids == expected.ids
+
+
+def test_openings_that_begin_alike_for_a_few_tokens_are_read_apart():
+    speaker = inference()
+    said(speaker, [request((*range(20), 1)), request((*range(20), 2, 3))])
+    assert speaker.pieces == [20, 21]
+
+
 def test_old_openings_are_forgotten():
     speaker = inference()
     batch = ContinuousBatch(speaker, 0, openings_kept=7)

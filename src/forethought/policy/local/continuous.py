@@ -23,12 +23,14 @@ from torch import Tensor
 
 from forethought.policy.local.choice import Choice, choose, uniforms
 from forethought.policy.local.inference import Inference, Piece
-from forethought.policy.local.prefixes import Prefix, Slots
+from forethought.policy.local.prefixes import Prefix, Slots, alike
 from forethought.policy.local.turns import Request, Row
 from forethought.policy.protocol import Sampled
 
 READ_AT_ONCE = 512
 """Tokens read between two steps of the rows that speak."""
+BORROWED_FROM = 32
+"""Tokens from which on it pays to copy what another opening has read."""
 OPENINGS_KEPT = 4096
 """Tokens of finished openings that are kept for rows which begin alike, the latest first."""
 
@@ -137,7 +139,13 @@ class ContinuousBatch:
         """Read a portion, then seat the rows whose reading is complete."""
         left = self._read_at_once
         pieces: list[Piece] = []
+        begun: list[tuple[int, ...]] = []
         for reading in self._readings:
+            if reading.missing and left and not reading.prefix.length:
+                if any(alike(ids, reading.ids) >= BORROWED_FROM for ids in begun):
+                    continue  # after this portion it can borrow
+                self._borrow(reading.prefix, reading.ids)
+                begun.append(reading.ids)
             if reading.missing and left:
                 start = reading.prefix.length
                 ids = reading.ids[start : start + left]
@@ -147,6 +155,13 @@ class ContinuousBatch:
             self._inference.read(pieces)
         self._seat([reading for reading in self._readings if not reading.missing])
         self._readings = [reading for reading in self._readings if reading.missing]
+
+    def _borrow(self, prefix: Prefix, ids: tuple[int, ...]) -> None:
+        """Copy what an opening that has been read begins with alike: tools are announced alike."""
+        others = [each.prefix for each in self._openings.values() if each.prefix is not prefix]
+        best = max(others, key=lambda each: alike(each.ids, ids), default=prefix)
+        if (length := alike(best.ids, ids)) >= BORROWED_FROM:
+            prefix.borrow(best, length)
 
     def _seat(self, complete: Iterable[_Reading]) -> None:
         """Give slots to the rows that wait for these readings."""

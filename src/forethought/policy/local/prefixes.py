@@ -26,12 +26,12 @@ class Prefix:
 
     def keep_common(self, ids: Sequence[int]) -> None:
         """Forget everything from the first token in which `ids` differ on."""
-        same = 0
-        for mine, theirs in zip(self.ids, ids, strict=False):
-            if mine != theirs:
-                break
-            same += 1
-        del self.ids[same:]
+        del self.ids[alike(self.ids, ids) :]
+
+    def borrow(self, other: "Prefix", length: int) -> None:
+        """Begin as `other` does, by copying its first `length` places. There must be room."""
+        self.states_Y2KLD[:, :, :, :length] = other.states_Y2KLD[:, :, :, :length]
+        self.ids[:] = other.ids[:length]
 
     def reserve(self, places: int) -> None:
         """Make room for at least `places` tokens."""
@@ -72,6 +72,23 @@ class Slots:
         """Copy the first `length` places of one slot over those of another."""
         rows = self.states_Y2BKLD
         rows[:, :, target, :, :length] = rows[:, :, source, :, :length]
+
+
+def alike(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many ids two stretches begin with alike.
+
+    >>> alike([1, 2, 3], (1, 2, 4, 5))
+    2
+    """
+    least, most = 0, min(len(one), len(other))
+    # Stretches that differ do so from one place on, which halving finds in few comparisons.
+    while least < most:
+        middle = (least + most + 1) // 2
+        if list(one[least:middle]) == list(other[least:middle]):
+            least = middle
+        else:
+            most = middle - 1
+    return least
 
 
 def grown(states: Tensor, dimension: int, size: int, used: int) -> Tensor:
