@@ -94,7 +94,9 @@ class TimesOut:
 
 @dataclass(frozen=True)
 class Held:
-    """What a process holds on to; memory is its own, what children share left out."""
+    """What a process holds on to. Memory is all that it has mapped, wherever the system keeps it:
+    how much of that children share changes while they run.
+    """
 
     memory: int
     files: int
@@ -117,7 +119,8 @@ async def held():
         children = len(process.children(recursive=True))
         tasks = len(asyncio.all_tasks())
         seen.append((process.num_fds(), process.num_threads(), children, tasks))
-    return Held(process.memory_full_info().uss, *seen[-1])
+    memory = process.memory_full_info()
+    return Held(memory.rss + memory.swap, *seen[-1])
 
 
 class Enough(Exception):
