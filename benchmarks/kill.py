@@ -1,7 +1,7 @@
 """Kill a run at random moments, let it resume, and compare with one that nothing disturbed.
 
-    python benchmarks/kill.py                          # twenty kills, some minutes
-    python benchmarks/kill.py --kills 3 --seed 1
+    python -m benchmarks.kill                          # twenty kills, some minutes
+    python -m benchmarks.kill --kills 3 --seed 1
 
 The run is a small quickstart: two phases of imitation, the second with held-out demonstrations
 and its best weights kept, then measurement, reinforcement learning and exams. Every other kill
@@ -13,7 +13,6 @@ the bit. Exit code 1 when one does not.
 import argparse
 import contextlib
 import hashlib
-import json
 import multiprocessing
 import os
 import random
@@ -23,83 +22,25 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.small import write_recipe
+
 from forethought.app.cli import main as main_command
 from forethought.core.errors import RecipeError
 from forethought.journal.run import Run
 
-RECIPE = """
-seed = 3
-[problems]
-type = "file"
-train = "{folder}/train.jsonl"
-held_out = "{folder}/held_out.jsonl"
-[model]
-type = "fresh"
-width = 32
-layers = 1
-heads = 2
-feed = 64
-vocabulary = 320
-context = 400
-[tool]
-servers = 1
-shown_characters = 100
-[agent]
-max_turns = 2
-max_tokens = 48
-[sampling]
-max_tokens = 32
-[compute]
-workers = 0
-threads = 1
-[collect]
-problems = 96
-[collect.demonstrators.styles]
-direct = 0.5
-tool_free = 0.5
-[sft]
-longest = 400
-pilot_every = 20
-pilot_problems = 4
-save_every = 6
-held_out = 0.1
-held_out_every = 5
-keep = "best"
-[[sft.phases]]
-name = "first"
-steps = 40
-batch = 8
-tool_free = 0.5
-[sft.phases.optimizer]
-type = "muon"
-rate = 1e-2
-muon_rate = 0.05
-warmup = 0
-schedule = "constant"
-[[sft.phases]]
-name = "second"
-steps = 20
-batch = 8
-tool_free = 0.5
-[sft.phases.optimizer]
-rate = 3e-3
-warmup = 0
-[measure]
-problems = 16
-attempts = 4
-[rl]
-steps = 8
-problems = 4
-group_size = 4
-updates = 2
-save_every = 3
-[rl.optimizer]
-rate = 1e-3
-[eval]
-problems = 4
-attempts = 2
-"""
-
+CHANGES = (
+    "--collect.problems=96",
+    "--sft.save_every=6",
+    "--sft.held_out=0.1",
+    "--sft.held_out_every=5",
+    "--sft.keep=best",
+    "--sft.phases.1.optimizer.schedule=cosine",
+    "--measure.problems=16",
+    "--rl.steps=8",
+    "--rl.problems=4",
+    "--rl.checkpoints.save_every=3",
+)
+"""What the run has beside the small recipe: more of each stage, to be killed in."""
 NOWHERE = "before any stage"
 MOST_SECONDS = 600
 """After which a run that should end is given up."""
@@ -115,26 +56,10 @@ class Kill:
     differs: str
 
 
-def write_recipe(folder):
-    """The recipe and its problems: guesses, which a tiny model has right half of the time."""
-    for name, count in (("train", 400), ("held_out", 6)):
-        rng = random.Random(name)
-        rows = (
-            {"id": f"{name}-{number}", "prompt": f"heads (1) or tails (2), toss {number}?"}
-            | {"answer": side, "domain": "tosses", "plan": "compute.", "program": f"print({side})"}
-            for number, side in enumerate(rng.choices((1, 2), k=count))
-        )
-        lines = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
-    recipe = folder / "kill.toml"
-    recipe.write_text(RECIPE.replace("{folder}", str(folder)), encoding="utf-8")
-    return recipe
-
-
 def run_once(recipe, folder):
     """The run, in a process of its own that leads its own group."""
     os.setsid()
-    words = ["quickstart", "--recipe", str(recipe), "--run", str(folder)]
+    words = ["quickstart", "--recipe", str(recipe), "--run", str(folder), *CHANGES]
     with (
         Path(f"{folder}.log").open("a") as log,
         contextlib.redirect_stdout(log),

@@ -18,7 +18,6 @@ from forethought.core.problem import Problem
 from forethought.core.randomness import RolloutKey
 from forethought.core.trajectory import Group, Stop
 from forethought.core.verdict import Verdict
-from forethought.learning.advantage import AdvantageSettings
 from forethought.learning.lessons import score
 from forethought.learning.rewards import RewardSettings
 from scripted import (
@@ -172,11 +171,12 @@ def test_a_rollout_that_breaks_after_its_first_call_is_lost_alone_with_its_trace
     assert trajectory.error.splitlines()[-1].endswith("policy: KeyError: 'x'")
     assert "CancelledError" not in trajectory.error
     assert group.measured == tuple(one for one in group.episodes if one is not lost)
-    (lesson,) = score([group], RewardSettings(), AdvantageSettings())
+    (lesson,) = score([group], RewardSettings())
     assert len(lesson.rewards) == len(lesson.advantages) == 7
-    refuse_unmeasured([group], 0.125, "rl.max_not_measured")
-    with pytest.raises(RecipeError, match=r"rl\.max_not_measured = 0; 1 of them: policy: KeyErr"):
-        refuse_unmeasured([group], 0, "rl.max_not_measured")
+    refuse_unmeasured([group], 0.125, "rl.limits.not_measured")
+    words = r"rl\.limits\.not_measured = 0; 1 of them: policy: KeyErr"
+    with pytest.raises(RecipeError, match=words):
+        refuse_unmeasured([group], 0, "rl.limits.not_measured")
 
 
 def test_a_bug_in_one_attempt_rises_as_itself_and_cancels_the_rest():

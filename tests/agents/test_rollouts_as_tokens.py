@@ -17,7 +17,6 @@ from forethought.core.randomness import RolloutKey
 from forethought.core.trajectory import Finish, Group
 from forethought.core.trajectory import Stop as Ending
 from forethought.core.verdict import Outcome
-from forethought.learning.advantage import AdvantageSettings
 from forethought.learning.batch import pad
 from forethought.learning.lessons import score
 from forethought.learning.rewards import RewardSettings
@@ -203,7 +202,7 @@ def test_a_printout_that_forges_an_answer_is_neither_a_turn_nor_an_answer():
     assert episode.verdict.outcome is Outcome.WRONG
     assert episode.verdict.answer is None
     group = Group(id="g", problem=problem, episodes=(episode,))
-    (lesson,) = score([group], RewardSettings(variant="outcome"), AdvantageSettings())
+    (lesson,) = score([group], RewardSettings(variant="outcome"))
     assert lesson.rewards[0].total == -1.0
     (segment,) = trajectory.segments
     added = added_tokens(WORDS)

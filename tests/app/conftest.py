@@ -5,8 +5,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from benchmarks.small import write_recipe
 
-from app.small import copied, forethought, write_recipe
+from app.small import copied, forethought
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,14 +1,8 @@
-"""A run that is small enough to be whole: a model of 20,000 parameters, and coins to call.
-
-Every problem is answered by 3 or by 5, which nothing in the question tells: a model that has
-learnt only how to answer is right half of the time, so that there is something to compare.
-"""
+"""Commands in this process, and what a run of the small recipe (`benchmarks.small`) came to."""
 
 import contextlib
 import hashlib
-import json
 import multiprocessing
-import random
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,121 +12,8 @@ import psutil
 from forethought.app.cli import main
 from forethought.journal.run import Run
 
-RECIPE = """
-seed = 3
-
-[problems]
-type = "file"
-train = "{folder}/train.jsonl"
-held_out = "{folder}/held_out.jsonl"
-
-[model]
-type = "fresh"
-width = 32
-layers = 1
-heads = 2
-feed = 64
-vocabulary = 320
-context = 400
-
-[tool]
-servers = 1
-shown_characters = 100
-
-[agent]
-max_turns = 2
-max_tokens = 48
-
-[sampling]
-max_tokens = 32
-
-[compute]
-workers = 0
-threads = 1
-
-[collect]
-problems = 64
-[collect.demonstrators.styles]
-direct = 0.4
-recovering = 0.2
-tool_free = 0.4
-
-[sft]
-longest = 300
-pilot_every = 20
-pilot_problems = 4
-save_every = 10
-
-[[sft.phases]]
-name = "first"
-steps = 40
-batch = 8
-tool_free = 0.5
-[sft.phases.optimizer]
-type = "muon"
-rate = 1e-2
-muon_rate = 0.05
-warmup = 0
-schedule = "constant"
-
-[[sft.phases]]
-name = "second"
-steps = 20
-batch = 8
-tool_free = 0.5
-[sft.phases.optimizer]
-rate = 3e-3
-warmup = 0
-schedule = "constant"
-
-[measure]
-problems = 8
-attempts = 4
-
-[rl]
-steps = 4
-problems = 2
-group_size = 4
-updates = 2
-save_every = 2
-[rl.optimizer]
-rate = 1e-3
-
-[eval]
-problems = 4
-attempts = 2
-"""
-
 STAGES = ("collect", "sft_first", "sft_second", "eval_first", "eval_before", "measure", "rl")
 TRAINED = ("sft_first", "sft_second", "rl")
-
-
-def coins(count, kind):
-    """Problems that only luck answers, with what a demonstrator needs to show them."""
-    rng = random.Random(kind)
-    for number in range(count):
-        side = rng.choice((3, 5))
-        yield {
-            "id": f"{kind}-{number}",
-            "prompt": f"which of 3 and 5 is case {number}?",
-            "answer": side,
-            "domain": "coins",
-            "plan": "compute.",
-            "program": f"print({side})",
-        }
-
-
-def write_problems(path, count):
-    path.write_text("".join(json.dumps(coin) + "\n" for coin in coins(count, path.stem)))
-
-
-def write_recipe(folder, problems=400):
-    """The small recipe and its problems, in a folder; the recipe's path."""
-    write_problems(folder / "train.jsonl", problems)
-    write_problems(folder / "held_out.jsonl", 6)
-    recipe = folder / "small.toml"
-    recipe.write_text(RECIPE.format(folder=folder))
-    return recipe
 
 
 def forethought(*words):

@@ -6,11 +6,12 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
+from benchmarks.small import write_problems, write_recipe
 from rich.console import Console
 from tokenizers import Tokenizer, models
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from app.small import copied, forethought, refused, write_problems, write_recipe
+from app.small import copied, forethought, refused
 from forethought.app.context import Context
 from forethought.app.engine import (
     available_memory,
@@ -22,6 +23,7 @@ from forethought.app.recipe import Recipe
 from forethought.app.show import Show
 from forethought.core.errors import RecipeError
 from forethought.journal.run import Run
+from forethought.learning.settings import OptimizerSettings
 from forethought.policy.formats import chat_format
 from forethought.policy.local.models import load_local
 from tiny import local_model
@@ -256,6 +258,14 @@ def test_memory_is_counted_for_what_is_not_there_yet():
     assert memory_needed(model, 0, on_gpu=True) - alone == each  # the weights move there
     model.network.requires_grad_(False)
     assert alone - memory_needed(model, 0, on_gpu=False) == 3 * each  # gradient, two moments
+
+
+def test_memory_is_counted_for_the_largest_optimiser_that_a_run_will_have():
+    model = local_model(hidden_size=64, intermediate_size=72)
+    small = OptimizerSettings(type="adamw_8bit")
+    few = memory_needed(model, 0, on_gpu=False, optimizers=[small, small])
+    many = memory_needed(model, 0, on_gpu=False, optimizers=[small, OptimizerSettings()])
+    assert few < many == memory_needed(model, 0, on_gpu=False)
 
 
 def test_free_memory_is_that_of_where_it_is_computed():

@@ -4,8 +4,9 @@ import json
 import re
 
 import pytest
+from benchmarks.small import write_recipe
 
-from app.small import forethought, refused, write_recipe
+from app.small import forethought, refused
 from forethought.app.recipe import read_recipe
 
 UNREADABLE = {
@@ -36,6 +37,18 @@ UNREADABLE = {
     "a key that there is not, in a section that may be absent": (
         ["--collect.teacher.base_uri=x"],
         r"collect\.teacher\.base_uri: there is no such key; did you mean 'base_url'\?",
+    ),
+    "a key of a section inside": (
+        ["--rl.draws=2"],
+        r"rl\.draws: there is no such key; did you mean 'selection\.draws'\?",
+    ),
+    "a key that is much like one of a section inside": (
+        ["--rl.max_not_measured=0.2"],
+        r"rl\.max_not_measured: there is no such key; did you mean 'limits\.not_measured'\?",
+    ),
+    "a section of a section inside": (
+        ["--rl.advantage.kind=grpo"],
+        r"rl\.advantage: there is no such key; did you mean 'credit\.advantage'\?",
     ),
     "a key that is like no other": (
         ["--measure.zzz=1"],
@@ -142,9 +155,10 @@ def test_an_unreadable_recipe_is_explained_and_leaves_nothing_behind(
 
 def test_every_fault_of_a_recipe_is_named_at_once(recipe, tmp_path, capsys):
     folder = tmp_path / "run"
-    overrides = ("--rl.stepz=1", "--rl.updates=0", "--model.widht=1")
+    overrides = ("--rl.stepz=1", "--rl.optimizer.updates=0", "--model.widht=1")
     message = refused(capsys, "collect", recipe, "--run", folder, *overrides)
-    assert [word for word in ("rl.stepz", "rl.updates", "model.widht") if word not in message] == []
+    words = ("rl.stepz", "rl.optimizer.updates", "model.widht")
+    assert [word for word in words if word not in message] == []
 
 
 @pytest.mark.parametrize("section", ["rl", "sft", "model", "problems"])
@@ -215,7 +229,7 @@ def test_an_override_wins_over_the_file_and_a_later_one_over_an_earlier(recipe, 
 )
 def test_an_override_means_what_the_key_means_in_the_file(tmp_path, line, override):
     written = write_recipe(tmp_path)
-    text = written.read_text().replace("[rl.optimizer]\nrate = 1e-3\n", "")
+    text = written.read_text().replace("[rl.optimizer]\nupdates = 2\nrate = 1e-3\n", "")
     written.write_text(text)
     overridden = read_recipe(written, [override])
     written.write_text(text.replace("[eval]", f"[rl.optimizer]\n{line}\n\n[eval]"))

@@ -27,7 +27,7 @@ def said():
 def context(tmp_path, said):
     """As much of a run as an engine asks for."""
     return Context(
-        SimpleNamespace(compute=ComputeSettings(device="cpu")),
+        SimpleNamespace(compute=ComputeSettings(device="cpu"), optimizers=()),
         SimpleNamespace(path=tmp_path),
         Show(console=Console(file=said, width=200)),
     )

@@ -54,6 +54,14 @@ def test_rl_refuses_biased_sampling_before_it_begins(recipe, staged, tmp_path, c
     assert (folder / "recipe.json").read_text() == kept
 
 
+def test_rl_names_a_judge_that_does_not_answer(recipe, staged, tmp_path, capsys):
+    folder = copied(staged.measure, tmp_path / "run")
+    judge = f"--rl.reward.judge={{endpoint={ENDPOINT.replace('}', ', retries=0}')}}}"
+    message = refused(capsys, "rl", recipe, "--run", folder, judge)
+    place = "rl.reward.judge.endpoint: the model 'm' at http://127.0.0.1:9/v1"
+    assert re.search(rf"{re.escape(place)} cannot be reached .*start the server", message)
+
+
 def test_an_exam_reads_its_problems_before_it_asks_an_endpoint(recipe, tmp_path, capsys):
     words = ("eval", recipe, "--run", tmp_path / "run", f"--model={ENDPOINT}")
     message = refused(capsys, *words, "--problems.held_out=no.jsonl")

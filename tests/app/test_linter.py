@@ -6,8 +6,9 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from benchmarks.small import RECIPE, write_recipe
 
-from app.small import RECIPE, forethought, write_recipe
+from app.small import forethought
 from forethought.app.linter import RULES, warnings
 from forethought.app.recipe import checked
 

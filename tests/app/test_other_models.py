@@ -4,8 +4,9 @@ import json
 import re
 
 import pytest
+from benchmarks.small import coins
 
-from app.small import coins, copied, forethought, outcome, refused
+from app.small import copied, forethought, outcome, refused
 from forethought.journal.run import Run
 from policy.endpoint import serving
 from policy.local.test_gguf import write_gguf

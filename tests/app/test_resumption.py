@@ -31,9 +31,9 @@ def said(capsys, *words):
 
 
 def test_what_binds_no_stage_may_differ_and_is_said_once(recipe, half, capsys):
-    words = ("rl", recipe, "--run", half, "--compute.at_once=7", "--rl.keep_last=1")
+    words = ("rl", recipe, "--run", half, "--compute.at_once=7", "--rl.checkpoints.keep_last=1")
     told = "rl goes on with other settings: compute.at_once was 128, is now 7; "
-    assert told + "rl.keep_last was 2, is now 1" in said(capsys, *words)
+    assert told + "rl.checkpoints.keep_last was 2, is now 1" in said(capsys, *words)
     with Run.create_or_open(half, {}) as run:
         run.stage("rl").rewind(3)
     assert "other settings" not in said(capsys, *words)
@@ -54,6 +54,24 @@ def test_a_stage_under_way_may_become_longer_and_ends_as_if_it_had_been_begun_so
     assert forethought("rl", recipe, "--run", whole, six) == 0
     assert outcome(half, ["rl"]) == outcome(whole, ["rl"])
     assert "other settings" not in said(capsys, "eval", recipe, "--run", half, six)
+
+
+def test_a_run_that_was_begun_before_a_release_added_settings_goes_on_to_the_same_end(
+    recipe, half, staged, capsys
+):
+    with Run.create_or_open(half, {}) as run:
+        for stage in (run.stage(found.name) for found in run.stages()):
+            made = dict(stage.get("fingerprint"))
+            del made["tool"]["queue"]
+            if "sft" in made:
+                del made["sft"]["keep_best"]
+                for phase in made["sft"]["phases"]:
+                    del phase["optimizer"]["beta_1"]
+            if "rl" in made:
+                del made["rl"]["limits"], made["rl"]["credit"]["advantage"]
+            stage.put("fingerprint", made)
+    assert "other settings" not in said(capsys, "rl", recipe, "--run", half)
+    assert outcome(half, ["rl"]) == outcome(staged.rl, ["rl"])
 
 
 def test_a_phase_under_way_may_become_longer(recipe, staged, tmp_path, capsys):
@@ -83,9 +101,9 @@ def test_what_was_learnt_with_one_value_does_not_go_on_with_another(
 
 
 def test_all_that_differs_is_named_at_once(recipe, half, capsys):
-    changed = ("--rl.problems=3", "--rl.updates=1", "--compute.threads=2")
+    changed = ("--rl.problems=3", "--rl.optimizer.updates=1", "--compute.threads=2")
     message = refused(capsys, "rl", recipe, "--run", half, *changed)
-    assert "rl.problems was 2, is now 3; rl.updates was 2, is now 1." in message
+    assert "rl.problems was 2, is now 3; rl.optimizer.updates was 2, is now 1." in message
     assert "compute" not in message
 
 

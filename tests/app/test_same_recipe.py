@@ -10,7 +10,7 @@ from app.small import copied, forethought, refused
 @pytest.mark.parametrize(
     ("command", "override", "words"),
     [
-        ("rl", "--rl.loss.clip_low=0.1", "rl.loss.clip_low was null, is now 0.1"),
+        ("rl", "--rl.loss.clip_low=0.1", "rl.loss.clip_low was not set, is now 0.1"),
         ("rl", "--seed=4", "seed was 3, is now 4"),
         ("sft", "--sft.phases.1.batch=4", "sft.phases.1.batch was 8, is now 4"),
         ("measure", "--measure.attempts=5", "measure.attempts was 4, is now 5"),

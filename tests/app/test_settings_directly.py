@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 import torch
+from benchmarks.small import write_problems
 
-from app.small import write_problems
 from forethought.agents.groups import attempt_groups, refuse_unmeasured
 from forethought.app.engine import start_engine, worker_count
 from forethought.app.problems import Division, FileProblems, GSM8KProblems, held_out, training_side
@@ -105,8 +105,8 @@ def test_stop_at_faults_decides_whether_a_programs_fault_ends_the_run():
         attempt(script, stop_at_faults=True)
 
 
-@pytest.mark.parametrize("setting", ["rl.max_not_measured", "eval.max_not_measured"])
-def test_max_not_measured_decides_when_attempts_are_refused(setting):
+@pytest.mark.parametrize("setting", ["rl.limits.not_measured", "eval.max_not_measured"])
+def test_a_limit_of_not_measured_decides_when_attempts_are_refused(setting):
     groups = [graded("p", "++-?")]
     refuse_unmeasured(groups, 0.25, setting)
     with pytest.raises(RecipeError, match=rf"{setting} = 0\.2; 1 of them: no sandbox"):

@@ -50,7 +50,7 @@ def sitting(*change, given=()):
 
 
 PRACTICE = ("--problems={type='practice', families=['gcd', 'lcm', 'primes'], hard=0.5}",)
-PAIRS = ("--rl.group_size=2", "--rl.problems=8", "--rl.updates=1")  # often both alike
+PAIRS = ("--rl.group_size=2", "--rl.problems=8", "--rl.optimizer.updates=1")  # often both alike
 MUON = ("--rl.optimizer.type=muon", "--rl.optimizer.muon_rate=0.02")
 COSINE = ("--rl.optimizer.schedule=cosine",)
 BY_TURN = ("--rl.credit.type=turn_rloo",)
@@ -122,10 +122,11 @@ ROWS = {
     "rl.steps": learning("--rl.steps=3"),
     "rl.problems": learning("--rl.problems=3"),
     "rl.group_size": learning("--rl.group_size=3"),
-    "rl.updates": learning("--rl.updates=1"),
-    "rl.save_every": learning("--rl.save_every=1"),
-    "rl.keep_last": learning("--rl.keep_last=1", given=("--rl.save_every=1",)),
-    "rl.uninformative": learning("--rl.uninformative=leave_out", given=PAIRS),
+    "rl.checkpoints.save_every": learning("--rl.checkpoints.save_every=1"),
+    "rl.checkpoints.keep_last": learning(
+        "--rl.checkpoints.keep_last=1", given=("--rl.checkpoints.save_every=1",)
+    ),
+    "rl.optimizer.updates": learning("--rl.optimizer.updates=1"),
     "rl.optimizer.type": learning(*MUON),
     "rl.optimizer.rate": learning("--rl.optimizer.rate=1e-4"),
     "rl.optimizer.muon_rate": learning("--rl.optimizer.muon_rate=0.01", given=MUON),
@@ -147,17 +148,19 @@ ROWS = {
     "rl.reward.penalties.format": learning("--rl.reward.penalties.format=0.3"),
     "rl.reward.process.execution": learning("--rl.reward.process.execution=0.1", given=PROCESS),
     "rl.reward.process.most": learning("--rl.reward.process.most=0.05", given=PROCESS),
-    "rl.advantage.kind": learning("--rl.advantage.kind=dr_grpo"),
-    "rl.advantage.epsilon": learning("--rl.advantage.epsilon=0.5"),
-    "rl.advantage.ddof": learning("--rl.advantage.ddof=0"),
-    "rl.advantage.k": learning(
-        "--rl.advantage.k=2", given=("--rl.advantage.kind=passk", "--rl.advantage.k=3")
+    "rl.credit.advantage.kind": learning("--rl.credit.advantage.kind=dr_grpo"),
+    "rl.credit.advantage.epsilon": learning("--rl.credit.advantage.epsilon=0.5"),
+    "rl.credit.advantage.ddof": learning("--rl.credit.advantage.ddof=0"),
+    "rl.credit.advantage.k": learning(
+        "--rl.credit.advantage.k=2",
+        given=("--rl.credit.advantage.kind=passk", "--rl.credit.advantage.k=3"),
     ),
     "rl.credit.type": learning(*BY_TURN),
     "rl.credit.discount": learning("--rl.credit.discount=0.5", given=BY_TURN),
     "rl.credit.baseline": learning("--rl.credit.baseline=all", given=BY_TURN),
     "rl.credit.turn_weight": learning("--rl.credit.turn_weight=2.0", given=BY_STATE),
     "rl.credit.episode_over": learning("--rl.credit.episode_over=attempts", given=BY_STATE),
+    "rl.selection.uninformative": learning("--rl.selection.uninformative=leave_out", given=PAIRS),
     "rl.selection.mask_void_turns": learning("--rl.selection.mask_void_turns=true"),
     "rl.selection.keep": learning("--rl.selection.keep=4", given=("--rl.group_size=8",)),
     "rl.loss.name": learning("--rl.loss.name=grpo_scr"),
@@ -216,11 +219,13 @@ SHOWN_BY = {
         ),
         "test_deterministic_decides_how_rounds_of_sampling_begin": ("compute.deterministic",),
         "test_at_once_decides_how_many_attempts_are_open": ("compute.at_once",),
-        "test_max_not_measured_decides_when_attempts_are_refused": (
-            "rl.max_not_measured",
+        "test_a_limit_of_not_measured_decides_when_attempts_are_refused": (
+            "rl.limits.not_measured",
             "eval.max_not_measured",
         ),
-        "test_singleton_decides_what_an_attempt_without_company_gets": ("rl.advantage.singleton",),
+        "test_singleton_decides_what_an_attempt_without_company_gets": (
+            "rl.credit.advantage.singleton",
+        ),
         "test_wall_seconds_decides_how_long_a_program_may_take": ("tool.wall_seconds",),
         "test_cpu_seconds_decides_how_long_a_program_may_compute": ("tool.cpu_seconds",),
         "test_memory_mb_decides_how_much_a_program_may_hold": ("tool.memory_mb",),
@@ -324,7 +329,7 @@ SHOWN_BY = {
     },
     "learning/test_agreement.py": {
         "test_a_run_whose_prompts_break_too_often_stops_before_it_learns": (
-            "rl.max_prefix_breaks",
+            "rl.limits.prefix_breaks",
         ),
     },
     "tools/test_python_tool.py": {
@@ -377,7 +382,7 @@ SHOWN_BY = {
         ),
     },
     "learning/test_rl.py": {
-        "test_further_draws_replace_groups_that_teach_nothing": ("rl.draws",),
+        "test_further_draws_replace_groups_that_teach_nothing": ("rl.selection.draws",),
         "test_a_cost_of_divergence_keeps_the_policy_near_where_it_began": (
             "rl.reward.penalties.divergence",
         ),

@@ -25,7 +25,7 @@ from forethought.learning.keeping import Keeping
 from forethought.learning.learner import LocalLearner
 from forethought.learning.practice import RLPlan
 from forethought.learning.rl import train_rl
-from forethought.learning.settings import RLSettings
+from forethought.learning.rl_settings import RLSettings
 from forethought.policy.local.crew import ForkedCrew
 from forethought.policy.parsing import Parsed
 from forethought.policy.protocol import SamplingSettings
@@ -165,8 +165,15 @@ class Soak:
 
 @pytest.mark.slow
 def test_hundreds_of_rounds_hold_no_more_than_the_first_ones_did(tmp_path, rounds):
-    settings = RLSettings(
-        steps=rounds, problems=2, group_size=3, updates=1, save_every=WARM, max_not_measured=0.9
+    settings = RLSettings.model_validate(
+        {
+            "steps": rounds,
+            "problems": 2,
+            "group_size": 3,
+            "checkpoints": {"save_every": WARM},
+            "limits": {"not_measured": 0.9},
+            "optimizer": {"updates": 1},
+        }
     )
     model = local_model(vocab_size=WORDS, spread=0.1)
     crew = ForkedCrew(model.network, 1)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import tomllib
 from math import sqrt
@@ -12,8 +13,10 @@ from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
+import torch
+from benchmarks.small import write_recipe
 
-from app.small import forethought, outcome, refused, start, write_recipe
+from app.small import forethought, outcome, refused, start
 from app.test_interruption import reached, wait_until
 from forethought.app.linter import warnings
 from forethought.app.study.settings import read_study
@@ -254,8 +257,8 @@ WRONG = {
     "a mistyped override": ('rl.loss.nam = "grpo_t"', ["variant bad:", "rl.loss.nam", "'name'"]),
     "a wrong value": ("rl.steps = 0", ["variant bad:", "rl.steps = 0"]),
     "values that do not go together": (
-        'rl.credit.type = "turn_rloo"\nrl.advantage.kind = "rloo"',
-        ["variant bad:", "rl.advantage has no say"],
+        'rl.credit.type = "turn_rloo"\nrl.credit.advantage.kind = "rloo"',
+        ["variant bad:", "rl.credit.advantage has no say"],
     ),
     "a place that is not there": ("rl.steps.0 = 1\nrl.steps.1 = 2", ["variant bad:", "rl.steps"]),
     "a table": ("rl.loss = [{name = 1}]", ["variants.bad.rl.loss = ", "an override is a text"]),
@@ -301,6 +304,17 @@ def test_a_missing_study_or_base_is_refused(recipe, tmp_path, capsys):
     assert "give a folder that holds study.toml" in refused(capsys, "study", tmp_path / "no")
     study = write_study(tmp_path / "study", base="no.toml")
     assert "no.toml: No such file" in refused(capsys, "study", study)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_variant_whose_optimiser_cannot_run_is_refused_before_any_other_begins(
+    losses, tmp_path, capsys
+):
+    shutil.copytree(losses, tmp_path / "study")
+    study = write_study(tmp_path / "study", f'{STUDY}rl.optimizer.type = "paged_adamw_8bit"\n')
+    message = refused(capsys, "study", study, "--folder", tmp_path / "runs")
+    assert 'variant scr: rl.optimizer.type = "paged_adamw_8bit": only a GPU' in message
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_folder_that_holds_something_else_is_refused(losses, tmp_path, capsys):

@@ -3,7 +3,8 @@
 import time
 
 import pytest
-from benchmarks.kill import NOWHERE, difference, is_saving, outcome, stage_of, write_recipe
+from benchmarks.kill import CHANGES, NOWHERE, difference, is_saving, outcome, stage_of
+from benchmarks.small import write_recipe
 
 from forethought.app.recipe import read_recipe
 from forethought.journal.run import Run
@@ -59,6 +60,6 @@ def test_where_a_run_stands_is_read_from_its_journal(run, tmp_path):
 
 
 def test_the_recipe_of_the_benchmark_is_one(tmp_path):
-    recipe = read_recipe(write_recipe(tmp_path), [])
+    recipe = read_recipe(write_recipe(tmp_path), CHANGES)
     assert recipe.sft.keep == "best"
     assert recipe.compute.deterministic

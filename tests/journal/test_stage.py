@@ -191,10 +191,37 @@ def test_free_settings_may_differ_and_are_told_once(run):
     stage.commit(0)
     changed = {"compute": {"at_once": 5, "threads": 2}, "seed": 1}
     told = ["compute.at_once was 1, is now 5"]
-    assert stage.begin(changed, ("compute.*", "rl.save_every")) == told
+    assert stage.begin(changed, ("compute.*", "rl.checkpoints.*")) == told
     assert stage.begin(changed, ("compute.*",)) == []
     with pytest.raises(RecipeError, match=r"settings: seed was 1, is now 2\. Restore"):
         stage.begin({"compute": {"at_once": 7, "threads": 2}, "seed": 2}, ("compute.*",))
+
+
+def test_a_table_that_was_not_set_is_told_as_one(run):
+    stage, kl = run.stage("rl"), {"rule": "adaptive", "band": {"low": 0.1, "high": None}, "of": []}
+    stage.begin({"kl": None, "seed": 1})
+    stage.commit(0)
+    words = (
+        r"settings: kl was not set, is now rule = \"adaptive\", band\.low = 0\.1, of = \[\]\. Re"
+    )
+    with pytest.raises(RecipeError, match=words):
+        stage.begin({"kl": kl, "seed": 1})
+    stage.begin({"kl": kl, "seed": 1}, ("kl",))
+    with pytest.raises(
+        RecipeError, match=r"settings: kl was rule = .*, is now not set; seed was 1"
+    ):
+        stage.begin({"kl": None, "seed": 2})
+
+
+def test_settings_are_compared_with_what_is_known_of_the_earlier_ones(run):
+    stage = run.stage("rl")
+    stage.begin({"seed": 1})
+    stage.commit(0)
+    known = {"seed": 1, "limit": 0.1}
+    with pytest.raises(RecipeError, match=r"limit was 0\.1, is now 0\.2\."):
+        stage.begin({"seed": 1, "limit": 0.2}, earlier=known)
+    assert stage.begin(known, earlier=known) == []
+    assert stage.get("fingerprint") == known
 
 
 def test_a_finished_stage_keeps_the_settings_that_it_was_made_with(run):

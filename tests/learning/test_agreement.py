@@ -175,7 +175,7 @@ def test_breaks_are_counted_and_too_large_a_share_of_broken_attempts_is_refused(
     group = in_segments(1, 3, 2, 0)
     assert summarise([group])["prefix_breaks"] == 3.0
     refuse_prefix_breaks([group], 0.5)
-    words = r"in 2 of 4 attempts \(50%\) .* rl\.max_prefix_breaks = 0\.4: .*\"strip\".*\"keep\""
+    words = r"in 2 of 4 attempts \(50%\) .* rl\.limits\.prefix_breaks = 0\.4: .*\"strip\".*\"keep\""
     with pytest.raises(RecipeError, match=words):
         refuse_prefix_breaks([group], 0.4)
 
@@ -187,9 +187,9 @@ def with_breaks(episode):
 
 
 def test_a_run_whose_prompts_break_too_often_stops_before_it_learns(tmp_path):
-    training = Training(tmp_path, hits, steps=2, max_prefix_breaks=0.9, spoil=with_breaks)
+    training = Training(tmp_path, hits, steps=2, prefix_breaks=0.9, spoil=with_breaks)
     before = weights(training.model.network)
-    with pytest.raises(RecipeError, match=r"64 of 64 attempts.*max_prefix_breaks = 0\.9"):
+    with pytest.raises(RecipeError, match=r"64 of 64 attempts.*limits\.prefix_breaks = 0\.9"):
         training.run()
     assert same_weights(weights(training.model.network), before)
     borne = Training(tmp_path / "borne", hits, steps=1, spoil=with_breaks).run()

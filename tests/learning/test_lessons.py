@@ -24,7 +24,7 @@ from policy.test_token_policy import ScriptedSampler, sampled
 from policy.tokenizers_on_hand import small_tokenizer
 from scripted import KEY, MARKS, PROBLEM, graded
 
-CENTRED = AdvantageSettings(kind="dr_grpo")
+CENTRED = CreditSettings(advantage=AdvantageSettings(kind="dr_grpo"))
 BY_TURN = CreditSettings(type="turn_rloo")
 BONUS = RewardSettings(variant="paper", tool_bonus=0.25, bonus_cap=1)
 OUTCOME = RewardSettings(variant="outcome")
@@ -125,8 +125,8 @@ def test_a_lesson_informs_only_where_rewards_differ(marks, informative):
 def test_an_attempt_without_company_informs_only_where_it_earns_its_own_reward(
     singleton, informative
 ):
-    settings = AdvantageSettings(kind="dr_grpo", singleton=singleton)
-    (lesson,) = score([graded("p", "+??")], OUTCOME, settings)
+    alone = AdvantageSettings(kind="dr_grpo", singleton=singleton)
+    (lesson,) = score([graded("p", "+??")], OUTCOME, CreditSettings(advantage=alone))
     assert lesson.advantages == (1.0 if informative else 0.0,)
     assert lesson.is_informative is informative
 
@@ -178,7 +178,7 @@ def spoken_episode(mark, *trajectories):
 def test_each_turn_of_a_real_conversation_gets_its_own_advantage(thinking, rows):
     long = converse(thinking, THOUGHT, PLAIN, THOUGHT, ANSWER)
     pair = group(spoken_episode("+", long), spoken_episode("-", converse(thinking, ANSWER)))
-    (lesson,) = score([pair], BONUS, CENTRED, BY_TURN)
+    (lesson,) = score([pair], BONUS, BY_TURN)
     # The first call alone earns the bonus. The other attempt comes to -1, and reached one turn.
     assert lesson.credits[0].turns == approx((2.25, 2.25, 2.25, 2.25))
     assert lesson.rewards[0].per_turn == (0.25, 0.0, 0.0, 0.0)
@@ -195,8 +195,8 @@ def test_advantages_of_turns_reach_their_own_tokens_in_every_segment():
     long = converse("strip", THOUGHT, PLAIN, ANSWER)
     other = converse("strip", THOUGHT, ANSWER)
     pair = group(spoken_episode("+", long), spoken_episode("-", other))
-    by_number = CreditSettings(type="turn_rtg", discount=0.5)
-    (lesson,) = score([pair], OUTCOME, CENTRED, by_number)
+    by_number = CreditSettings(type="turn_rtg", discount=0.5, advantage=CENTRED.advantage)
+    (lesson,) = score([pair], OUTCOME, by_number)
     first, second = lesson.credits
     assert first.turns == approx(((0.25 + 0.5) / 2, (0.5 + 1.0) / 2, 0.0))
     assert second.turns == approx((-0.375, -0.75))
@@ -212,7 +212,7 @@ def test_advantages_of_turns_reach_their_own_tokens_in_every_segment():
 def test_agents_of_a_team_have_turns_of_their_own():
     team = spoken_episode("+", converse("keep", PLAIN, ANSWER), converse("keep", ANSWER))
     alone = spoken_episode("-", converse("keep", PLAIN, ANSWER))
-    (lesson,) = score([group(team, alone)], OUTCOME, CENTRED, BY_TURN)
+    (lesson,) = score([group(team, alone)], OUTCOME, BY_TURN)
     batch = assemble([lesson])
     assert [int(row_T.max()) for row_T in batch.turns_BT] == [1, 0, 1]
     assert lesson.credits[0].turns == approx((2.0, 2.0, 2.0))
@@ -221,7 +221,7 @@ def test_agents_of_a_team_have_turns_of_their_own():
 def test_turns_that_are_not_the_runs_of_a_row_are_refused():
     pair = group(attempt("+", (row("..ss.s"),)), attempt("-", (row(".s"),)))
     assemble(score([pair], OUTCOME, CENTRED))
-    lessons = score([pair], OUTCOME, CENTRED, BY_TURN)
+    lessons = score([pair], OUTCOME, BY_TURN)
     with pytest.raises(ValueError, match=r"turns sampled \[1\] tokens.*runs of \[2, 1\]"):
         assemble(lessons)
 
@@ -240,9 +240,9 @@ def test_an_attempt_with_a_void_turn_is_compared_and_not_trained():
 
 def test_a_lesson_that_only_void_attempts_could_teach_informs_of_nothing():
     void = [attempt("~", (row(".s"),)), attempt("?", (row(".s"),))]
-    settings = AdvantageSettings(kind="dr_grpo", singleton="raw")
+    alone = CreditSettings(advantage=AdvantageSettings(kind="dr_grpo", singleton="raw"))
     marks = SelectionSettings(mask_void_turns=True)
-    (lesson,) = score([group(*void)], OUTCOME, settings, selection=marks)
+    (lesson,) = score([group(*void)], OUTCOME, alone, selection=marks)
     assert lesson.advantages == (-1.0,)
     assert not lesson.is_informative
     assert summarise_comparison([lesson], marks) == {"groups/alone": 1.0, "selection/void": 1.0}
@@ -267,17 +267,17 @@ NOTHING_EARNED = RewardSettings(overlong_buffer=1, overlong_limit=1)
 
 def test_to_a_critic_an_attempt_that_earned_nothing_says_something_too():
     pair = group(attempt("+", (row(".s"),)), attempt("+", (row(".s"),)))
-    (lesson,) = score([pair], NOTHING_EARNED, AdvantageSettings(), BY_CRITIC)
+    (lesson,) = score([pair], NOTHING_EARNED, BY_CRITIC)
     assert [reward.total for reward in lesson.rewards] == [0.0, 0.0]
     assert lesson.is_informative
     assert not lesson.differs_within
-    (compared,) = score([pair], NOTHING_EARNED, AdvantageSettings())
+    (compared,) = score([pair], NOTHING_EARNED)
     assert not compared.is_informative
     mixed = group(attempt("+", (row(".s"),)), attempt("-", (row(".s"),)))
-    (lesson,) = score([mixed], OUTCOME, AdvantageSettings(), BY_CRITIC)
+    (lesson,) = score([mixed], OUTCOME, BY_CRITIC)
     assert lesson.is_informative
     assert lesson.differs_within
-    (nobody,) = score([group(attempt("?", (row(".s"),)))], OUTCOME, CENTRED, BY_CRITIC)
+    (nobody,) = score([group(attempt("?", (row(".s"),)))], OUTCOME, BY_CRITIC)
     assert not nobody.is_informative
 
 
@@ -291,19 +291,19 @@ def test_a_critic_does_not_learn_of_what_was_not_measured():
     pair = group(attempt("+", (row(".s"),)), attempt("-", (row(".s"),)))
     judged = RewardSettings(judge=JUDGE)
     scores = {"+": (0.5,), "-": (math.nan,)}
-    (lesson,) = score([pair], judged, AdvantageSettings(), BY_CRITIC, judged=scores)
+    (lesson,) = score([pair], judged, BY_CRITIC, judged=scores)
     assert lesson.left_out == (False, True)
     assert assemble([lesson]).ids_BT.shape[0] == 1
-    (compared,) = score([pair], judged, AdvantageSettings(), judged=scores)
+    (compared,) = score([pair], judged, judged=scores)
     assert compared.left_out == (False, False)
 
 
 def test_several_components_are_compared_apart():
-    rare = AdvantageSettings(kind="gdpo")
+    rare = CreditSettings(advantage=AdvantageSettings(kind="gdpo"))
     caller = spoken_episode("+", converse("keep", PLAIN, ANSWER))
     others = [attempt(mark, (row(".s"),)) for mark in "+++-"]
     (apart,) = score([group(caller, *others)], BONUS, rare)
-    (together,) = score([group(caller, *others)], BONUS, AdvantageSettings())
+    (together,) = score([group(caller, *others)], BONUS)
 
     def share(lesson):
         """How much the bonus sets right answers apart, of what sets right from wrong apart."""

@@ -5,7 +5,6 @@ from pytest import approx
 from forethought.core.messages import ToolStatus
 from forethought.core.trajectory import Group, Stop
 from forethought.core.verdict import Verdict
-from forethought.learning.advantage import AdvantageSettings
 from forethought.learning.lessons import score
 from forethought.learning.metrics import summarise, summarise_lessons
 from forethought.learning.rewards import RewardSettings
@@ -68,7 +67,7 @@ def test_turns_without_tokens_have_no_entropy():
 
 
 def lessons_of(*groups):
-    return score(groups, RewardSettings(variant="outcome"), AdvantageSettings())
+    return score(groups, RewardSettings(variant="outcome"))
 
 
 def test_lessons_are_told_by_component_and_by_how_many_compare():

@@ -17,9 +17,19 @@ from forethought.learning.checkpoint import Checkpoints
 from forethought.learning.keeping import Keeping
 from forethought.learning.practice import RLPlan
 from forethought.learning.rl import train_rl
-from forethought.learning.settings import RLSettings
+from forethought.learning.rl_settings import (
+    RLCheckpointSettings,
+    RLOptimizerSettings,
+    RLSettings,
+)
 
-SETTINGS = RLSettings(steps=6, problems=4, group_size=4, updates=2, save_every=2)
+SETTINGS = RLSettings(
+    steps=6,
+    problems=4,
+    group_size=4,
+    checkpoints=RLCheckpointSettings(save_every=2),
+    optimizer=RLOptimizerSettings(updates=2),
+)
 PROBLEMS = tuple(Problem(id=f"{n}", prompt="?", answer="!") for n in range(8))
 
 
@@ -107,7 +117,7 @@ def whole(tmp_path_factory):
     """A run that nothing disturbed: its folder, its learner, and who was heard."""
     folder, learner = tmp_path_factory.mktemp("whole") / "run", OneWeight()
     heard = trained(folder, learner)
-    assert learner.updates == SETTINGS.steps * SETTINGS.updates  # no round without an update
+    assert learner.updates == SETTINGS.optimizer_steps  # no round without an update
     return folder, learner, heard
 
 

@@ -21,7 +21,7 @@ from forethought.learning.checkpoint import Checkpoints, read_state
 from forethought.learning.keeping import Keeping
 from forethought.learning.practice import RLPlan
 from forethought.learning.rl import train_rl
-from forethought.learning.settings import RLOptimizerSettings, RLSettings
+from forethought.learning.rl_settings import RLSettings
 from forethought.policy.local.crew import LocalCrew
 from forethought.policy.local.models import load_local
 from forethought.policy.local.value_head import add_value_head, value_head_of
@@ -91,8 +91,9 @@ class Training:
     optimizer: str = "adamw"
     uninformative: str = "count"
     updates: int = 2
+    draws: int = 1
     temperature: float = 1.0
-    max_prefix_breaks: float = 1.0
+    prefix_breaks: float = 1.0
     spoil: object = as_it_is
     more: dict = field(default_factory=dict)
 
@@ -106,16 +107,18 @@ class Training:
             raise KeyboardInterrupt
 
     def run(self):
-        settings = RLSettings(
-            steps=self.steps,
-            problems=4,
-            group_size=16,
-            updates=self.updates,
-            save_every=self.save_every,
-            uninformative=self.uninformative,
-            max_prefix_breaks=self.max_prefix_breaks,
-            optimizer=RLOptimizerSettings(type=self.optimizer, rate=3e-2, schedule="cosine"),
-            **self.more,
+        optimizer = {"type": self.optimizer, "rate": 3e-2, "schedule": "cosine"}
+        settings = RLSettings.model_validate(
+            {
+                "steps": self.steps,
+                "problems": 4,
+                "group_size": 16,
+                "checkpoints": {"save_every": self.save_every},
+                "limits": {"prefix_breaks": self.prefix_breaks},
+                "optimizer": optimizer | {"updates": self.updates},
+                "selection": {"draws": self.draws, "uninformative": self.uninformative},
+            }
+            | self.more
         )
         if settings.needs_critic:
             add_value_head(self.model.network)
@@ -124,10 +127,10 @@ class Training:
         learner = learner_of(
             self.model,
             crew,
-            steps=settings.steps * settings.updates,
+            steps=settings.optimizer_steps,
             temperature=self.temperature,
             critic=settings.credit.critic if settings.needs_critic else None,
-            **settings.optimizer.model_dump(),
+            **optimizer,
         )
         problems = [Problem(id=f"{n}", prompt="?", answer="!") for n in range(6)]
         plan = RLPlan(
@@ -289,7 +292,7 @@ def test_further_draws_replace_groups_that_teach_nothing(tmp_path):
     def judge(token, key):
         return Verdict.right() if key.group[-1] in "012" else hits(token, key)
 
-    training = Training(tmp_path, judge, steps=2, more={"draws": 5}).run()
+    training = Training(tmp_path, judge, steps=2, draws=5).run()
     _, groups = training.journal()
     for step, report in enumerate(training.reports):
         mine = [group for group in groups if group.id.split("/")[1].split(".")[0] == str(step)]
@@ -303,7 +306,7 @@ def test_further_draws_replace_groups_that_teach_nothing(tmp_path):
 
 
 def test_draws_end_where_nothing_can_be_learnt(tmp_path):
-    training = Training(tmp_path, lambda *_: Verdict.right(), steps=1, more={"draws": 3})
+    training = Training(tmp_path, lambda *_: Verdict.right(), steps=1, draws=3)
     before = weights(training.model.network)
     (report,) = training.run().reports
     assert (report["groups/draws"], report["updates"]) == (3.0, 0.0)

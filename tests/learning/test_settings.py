@@ -4,7 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from forethought.core.errors import RecipeError
-from forethought.learning.settings import OptimizerSettings, PhaseSettings, RLSettings, SFTSettings
+from forethought.learning.rl_settings import RLSettings
+from forethought.learning.settings import OptimizerSettings, PhaseSettings, SFTSettings
 
 PHASE = {"name": "first", "steps": 1}
 

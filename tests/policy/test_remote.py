@@ -238,16 +238,16 @@ def test_no_more_requests_are_in_flight_than_allowed():
 def test_a_start_finds_an_endpoint_that_knows_the_model():
     models = {"object": "list", "data": [{"id": "org/m", "object": "model"}]}
     with serving((200, models), (200, models)) as endpoint:
-        asyncio.run(check_endpoint(endpoint.settings()))
+        asyncio.run(check_endpoint(endpoint.settings(), "model"))
         with pytest.raises(RecipeError, match=r"'other'.*no such model.*org/m"):
-            asyncio.run(check_endpoint(endpoint.settings(model="other")))
+            asyncio.run(check_endpoint(endpoint.settings(model="other"), "model"))
 
 
 @pytest.mark.parametrize(("status", "remedy"), [(401, "key_variable"), (404, "/v1")])
 def test_a_start_says_what_to_change_where_the_endpoint_refuses(status: int, remedy: str):
     wanted = rf"'m' at http.*{status}.*{remedy}"
     with serving((status, {})) as endpoint, pytest.raises(RecipeError, match=wanted):
-        asyncio.run(check_endpoint(endpoint.settings()))
+        asyncio.run(check_endpoint(endpoint.settings(), "model"))
 
 
 @pytest.mark.parametrize(
@@ -256,14 +256,14 @@ def test_a_start_says_what_to_change_where_the_endpoint_refuses(status: int, rem
 def test_a_start_says_that_what_answers_is_no_such_endpoint(body: object):
     wanted = "answers, but not as an OpenAI endpoint: check base_url"
     with serving((200, body)) as endpoint, pytest.raises(RecipeError, match=wanted):
-        asyncio.run(check_endpoint(endpoint.settings(retries=0)))
+        asyncio.run(check_endpoint(endpoint.settings(retries=0), "model"))
 
 
 def test_a_start_says_what_to_change_where_nothing_listens():
     with serving() as endpoint:
         pass
-    with pytest.raises(RecipeError, match=f"{endpoint.url} cannot be reached.*start the server"):
-        asyncio.run(check_endpoint(endpoint.settings(retries=0)))
+    with pytest.raises(RecipeError, match=f"^model: .*{endpoint.url} cannot be reached.*start"):
+        asyncio.run(check_endpoint(endpoint.settings(retries=0), "model"))
 
 
 def test_the_key_comes_from_the_variable_that_the_settings_name():

@@ -11,6 +11,7 @@ from forethought.core.messages import Assistant, User
 from forethought.core.trajectory import Episode, Finish, Group, Stop, Tokens, Trajectory, Turn
 from forethought.core.verdict import Verdict
 from forethought.learning.advantage import AdvantageSettings
+from forethought.learning.credit.settings import CreditSettings
 from forethought.learning.lessons import assemble, score
 from forethought.learning.metrics import summarise
 from forethought.learning.rewards import RewardSettings
@@ -141,7 +142,8 @@ def test_a_broken_prompt_is_counted_and_both_rows_carry_the_advantage_and_no_row
     )
     group = Group(id="g", problem=PROBLEM, episodes=(lesson(broken), lesson(whole, "-")))
     assert summarise([group])["prefix_breaks"] == 1.0
-    lessons = score([group], RewardSettings(variant="outcome"), AdvantageSettings(kind="dr_grpo"))
+    centred = CreditSettings(advantage=AdvantageSettings(kind="dr_grpo"))
+    lessons = score([group], RewardSettings(variant="outcome"), centred)
     batch = assemble(lessons)
     assert batch.mask_BT.tolist() == [
         [False, False, True, True, False],
@@ -167,7 +169,7 @@ def test_a_prompt_without_a_turn_after_it_is_no_row():
     segments = asyncio.run(run())
     other = (Tokens.join((Tokens.given((1,)), Tokens(ids=(6,), sampled=(True,), logprobs=(-1,)))),)
     group = Group(id="g", problem=PROBLEM, episodes=(lesson(segments), lesson(other, "-")))
-    lessons = score([group], RewardSettings(variant="outcome"), AdvantageSettings())
+    lessons = score([group], RewardSettings(variant="outcome"))
     assert assemble(lessons).ids_BT.shape[0] == 2
 
 

@@ -3,7 +3,6 @@
 import asyncio
 from contextlib import closing
 
-from forethought.learning.advantage import AdvantageSettings
 from forethought.learning.batch import pad
 from forethought.learning.lessons import score
 from forethought.learning.losses.catalogue import objective
@@ -25,7 +24,7 @@ def test_every_curve_of_practice_is_a_series_that_a_round_logs():
         )
     attempts = groups("rl/0", problems=range(4), size=4, seed=0, tool=0.5)
     logged |= summarise(attempts)
-    logged |= summarise_lessons(score(attempts, RewardSettings(), AdvantageSettings()))
+    logged |= summarise_lessons(score(attempts, RewardSettings()))
     assert [name for name, _ in CURVES["rl"] if name not in logged] == []
 
 

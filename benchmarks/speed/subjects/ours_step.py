@@ -31,7 +31,11 @@ from forethought.learning.keeping import Keeping
 from forethought.learning.practice import RLPlan
 from forethought.learning.rewards import RewardSettings
 from forethought.learning.rl import train_rl
-from forethought.learning.settings import RLSettings
+from forethought.learning.rl_settings import (
+    RLCheckpointSettings,
+    RLOptimizerSettings,
+    RLSettings,
+)
 from forethought.tasks.graders import BoxedGrader
 from forethought.tools.python_tool import PythonTool
 
@@ -88,8 +92,8 @@ async def train(task: Task, engine: Engine, stage: Stage) -> tuple[Counted, Cloc
         steps=ENDLESS,
         problems=task["prompts"],
         group_size=task["group"],
-        updates=1,
-        save_every=ENDLESS,
+        checkpoints=RLCheckpointSettings(save_every=ENDLESS),
+        optimizer=RLOptimizerSettings(updates=1),
         # Rewards that depend on length differ within nearly every group: nothing to learn from
         # would mean no gradient, and less work than the other side does.
         reward=RewardSettings(overlong_buffer=task["tokens"], overlong_limit=task["tokens"]),

@@ -12,7 +12,7 @@ from forethought.app.calibration import as_document, circumstances
 from forethought.app.engine import Engine, start_engine
 from forethought.app.problems import Division, TrainingSide, training_side
 from forethought.app.recipe import Recipe
-from forethought.app.resumption import FREE, may_differ
+from forethought.app.resumption import FREE, begun_with, may_differ
 from forethought.app.show import Bar, Show
 from forethought.core.errors import RecipeError
 from forethought.core.trajectory import Group
@@ -76,7 +76,8 @@ class Context:
             self.show.say(f"{name}: done before, not repeated")
             return None
         settings = self._fingerprint(sections, phases)
-        if changed := stage.begin(settings, may_differ(stage, settings)):
+        earlier = begun_with(stage, settings, self.recipe)
+        if changed := stage.begin(settings, may_differ(stage, settings), earlier):
             self.show.say(f"{name} goes on with other settings: {'; '.join(changed)}")
         return stage
 
@@ -105,7 +106,8 @@ class Context:
 
     def _compare(self, stage: Stage, sections: tuple[str, ...], phases: int | None) -> None:
         """Refuse a recipe other than the one that a finished stage was made with."""
-        stage.begin(self._fingerprint(sections, phases), FREE)
+        settings = self._fingerprint(sections, phases)
+        stage.begin(settings, FREE, begun_with(stage, settings, self.recipe))
 
     def _fingerprint(self, sections: tuple[str, ...], phases: int | None) -> dict[str, Any]:
         settings: dict[str, Any] = self.recipe.model_dump(mode="json")
@@ -127,7 +129,9 @@ class Context:
     def _checkpoints(self, stage: Stage) -> Checkpoints:
         folder, say = self.run.checkpoints / stage.name, self.show.say
         if stage.name == "rl":
-            return Checkpoints(folder=folder, keep_last=self.recipe.rl.keep_last, say=say)
+            return Checkpoints(
+                folder=folder, keep_last=self.recipe.rl.checkpoints.keep_last, say=say
+            )
         sft = self.recipe.sft
         return Checkpoints(
             folder=folder,
@@ -165,7 +169,10 @@ class Context:
         compute, kept = self.recipe.compute, self.run.path / CALIBRATION
         if compute.workers == "auto" and (known := _calibrated(kept, model)) is not None:
             compute = compute.model_copy(update={"workers": known})
-        with start_engine(model, compute, with_reference=with_reference) as engine:
+        optimizers = self.recipe.optimizers
+        with start_engine(
+            model, compute, with_reference=with_reference, optimizers=optimizers
+        ) as engine:
             if engine.calibration is not None:
                 document = as_document(engine.calibration, model, engine.workers)
                 kept.write_text(json.dumps(document), encoding="utf-8")

@@ -4,7 +4,7 @@ Chooses between worker processes and this process, and refuses what the memory c
 """
 
 import copy
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ from forethought.agents.tool_agent import AgentSettings, ToolAgent
 from forethought.app.calibration import Calibration, can_have_workers, cores, fastest_crew
 from forethought.core.errors import RecipeError
 from forethought.learning.credit.settings import CriticSettings
+from forethought.learning.eight_bit import moments_size
 from forethought.learning.learner import LocalLearner
 from forethought.learning.precision import chosen_dtype
 from forethought.learning.settings import ComputeSettings, OptimizerSettings
@@ -28,8 +29,6 @@ from forethought.policy.token_policy import TokenPolicy
 from forethought.tasks.protocol import Grader
 from forethought.tools.protocol import Tools
 
-LEARNING = 3
-"""Copies of every trained number beside itself: its gradient, and AdamW's two moments."""
 WORKING = 400 * 2**20
 """Bytes beside those: caches, the activations of a small batch, and what a GPU library takes."""
 
@@ -85,16 +84,25 @@ class Engine:
 
 @contextmanager
 def start_engine(
-    model: LocalModel, compute: ComputeSettings, *, with_reference: bool = False
+    model: LocalModel,
+    compute: ComputeSettings,
+    *,
+    with_reference: bool = False,
+    optimizers: Sequence[OptimizerSettings] = (),
 ) -> Generator[Engine]:
     """The engine for `model`; its workers end with the block.
 
     `with_reference` keeps a frozen copy of the model as it is now, for losses with a KL penalty.
+    `optimizers` are those that train it sooner or later: memory is asked for the largest.
     """
     workers = worker_count(model, compute)
     device = chosen_device(compute)
     needed = memory_needed(
-        model, workers, on_gpu=device.type == "cuda", with_reference=with_reference
+        model,
+        workers,
+        on_gpu=device.type == "cuda",
+        with_reference=with_reference,
+        optimizers=optimizers,
     )
     refuse_too_large(model, needed, available_memory(device))
     model.network.to(device)
@@ -140,10 +148,16 @@ def worker_count(model: LocalModel, compute: ComputeSettings) -> int:
 
 
 def memory_needed(
-    model: LocalModel, workers: int, *, on_gpu: bool, with_reference: bool = False
+    model: LocalModel,
+    workers: int,
+    *,
+    on_gpu: bool,
+    with_reference: bool = False,
+    optimizers: Sequence[OptimizerSettings] = (),
 ) -> int:
     """Bytes that training `model` takes beside what it occupies already, before it has moved.
 
+    A gradient, one more for each worker, and the moments of the largest of `optimizers` (AdamW).
     On a CPU the weights lie where they will be used, and every sampler has large matrices once more
     in the order in which it reads them; a GPU has to take the weights, too.
     """
@@ -151,8 +165,9 @@ def memory_needed(
     copies = on_gpu + with_reference
     sizes = [each.numel() for each in model.network.parameters() if each.ndim > 1]
     packed = 0 if on_gpu else max(1, workers) * sum(n for n in sizes if n >= PACKED_FROM)
-    held = model.parameters * copies + learning * (LEARNING + workers) + packed
-    return 4 * held + WORKING
+    held = model.parameters * copies + learning * (1 + workers) + packed
+    moments = max(moments_size(model.network, each) for each in optimizers or [OptimizerSettings()])
+    return 4 * held + moments + WORKING
 
 
 def refuse_too_large(model: LocalModel, needed: int, available: int) -> None:

@@ -32,15 +32,25 @@ async def evaluate(context: Context) -> None:
 
 async def quickstart(context: Context) -> None:
     """The stages in a row, and a report."""
+    await prepare(context)
+    await practise(context)
+    report(context.run, context.show)
+
+
+async def prepare(context: Context) -> None:
+    """The stages before RL, and the exams between them."""
     refuse_hopeless(context)
     await collect(context)
     await sft(context)
     for name, stage in exams_after_sft(context):
         await sit_exam(context, name, stage)
     await measure(context)
+
+
+async def practise(context: Context) -> None:
+    """RL, and the exam after it."""
     await rl(context)
     await sit_exam(context, "after", "rl")
-    report(context.run, context.show)
 
 
 WORK: dict[str, Callable[[Context], Coroutine[Any, Any, None]]] = {

@@ -19,7 +19,8 @@ from forethought.app.problems import ProblemSettings
 from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings
 from forethought.evaluation.settings import ExamSettings
-from forethought.learning.settings import ComputeSettings, RLSettings, SFTSettings
+from forethought.learning.rl_settings import RLSettings
+from forethought.learning.settings import ComputeSettings, OptimizerSettings, SFTSettings
 from forethought.policy.local.settings import ModelSettings
 from forethought.policy.protocol import SamplingSettings
 from forethought.policy.remote import RemoteSettings
@@ -86,6 +87,11 @@ class Recipe(Settings):
     eval: EvalSettings = EvalSettings()
     """Held-out exams before and after."""
 
+    @property
+    def optimizers(self) -> list[OptimizerSettings]:
+        """Those that train the model, one stage after the other."""
+        return [*(phase.optimizer for phase in self.sft.phases), self.rl.optimizer]
+
 
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe in a TOML file, with overrides such as `--rl.steps 20`; the later wins.
@@ -121,10 +127,7 @@ def _explain(fault: ErrorDetails, found: Mapping[str, Any]) -> str:
     """One fault as key, value and remedy."""
     key = ".".join(_key(fault, found)) or "the recipe"
     if fault["type"] == "extra_forbidden":
-        known = _keys_beside(fault["loc"])
-        close = get_close_matches(str(fault["loc"][-1]), known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
-        return f"{key}: there is no such key; {hint}"
+        return f"{key}: there is no such key; {_hint(fault['loc'])}"
     context = fault.get("ctx", {})
     if fault["type"] == "missing":
         return f"{key}: this key is missing; add it"
@@ -159,13 +162,22 @@ def _holds(node: object, part: str | int) -> bool:
     return isinstance(node, Mapping) and part in node
 
 
-def _keys_beside(location: Sequence[str | int]) -> list[str]:
-    """The keys that could stand where the unknown one does."""
+def _hint(location: Sequence[str | int]) -> str:
+    """The nearest key that could stand where the unknown one does, or in a table beside it."""
     schema: dict[str, Any] = Recipe.model_json_schema()
-    known: dict[str, Any] = schema
+    table: dict[str, Any] = schema
     for part in location[:-1]:
-        known = _resolve(_descend(known, part), schema)
-    return sorted(known.get("properties", {}))
+        table = _resolve(_descend(table, part), schema)
+    beside = table.get("properties", {})
+    deeper = {
+        name: f"{key}.{name}"
+        for key, part in beside.items()
+        for name in _resolve(part, schema).get("properties", {})
+    }
+    for known in ({key: key for key in beside}, deeper):
+        if close := get_close_matches(str(location[-1]), known, n=1):
+            return f"did you mean {known[close[0]]!r}?"
+    return f"known keys: {', '.join(sorted(beside))}"
 
 
 def _descend(node: Mapping[str, Any], part: str | int) -> dict[str, Any]:

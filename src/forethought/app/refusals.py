@@ -9,6 +9,7 @@ from forethought.app.context import Context, phase_stage
 from forethought.app.engine import chosen_device
 from forethought.app.problems import held_out
 from forethought.core.errors import RecipeError
+from forethought.learning.eight_bit import refuse_unusable
 from forethought.policy.local.gguf import is_converted
 from forethought.policy.local.settings import GGUFModel, LocalModelSettings, ModelSettings
 from forethought.policy.protocol import SamplingSettings
@@ -20,7 +21,7 @@ def refuse_hopeless(context: Context) -> None:
     recipe, run = context.recipe, context.run
     model = trainable(recipe.model)
     refuse_biased_sampling(recipe.sampling)
-    chosen_device(recipe.compute)
+    refuse_unusable_optimizers(context)
     # A run that needs a file no more goes on without it.
     if isinstance(model, GGUFModel) and not run.stage(phase_stage(recipe.sft.phases[0])).finished:
         is_converted(model.file, Path(model.folder))
@@ -38,6 +39,21 @@ def trainable(model: ModelSettings) -> LocalModelSettings:
             'is not trained here; use "fresh", "pretrained" or "gguf"'
         )
     return model
+
+
+def refuse_unusable_optimizers(context: Context, stages: str = "") -> None:
+    """Raise `RecipeError` for an optimiser that cannot run here, of a stage that has not finished.
+
+    Only of stages whose names begin with `stages`. Also for a GPU that is not there.
+    """
+    recipe, device = context.recipe, chosen_device(context.recipe.compute)
+    optimizers = {
+        phase_stage(phase): (phase.optimizer, f"sft.phases.{number}.optimizer")
+        for number, phase in enumerate(recipe.sft.phases)
+    } | {"rl": (recipe.rl.optimizer, "rl.optimizer")}
+    for stage, (settings, section) in optimizers.items():
+        if stage.startswith(stages) and not context.run.stage(stage).finished:
+            refuse_unusable(settings, device, section)
 
 
 def refuse_biased_sampling(sampling: SamplingSettings) -> None:

@@ -5,8 +5,11 @@ what decides where it is computed, which equals but for rounding, and what is ke
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
+from pydantic_core import PydanticUndefined, to_jsonable_python
+
+from forethought.core.settings import Settings
 from forethought.journal.stage import FINGERPRINT, Stage
 from forethought.learning.control.settings import OVER_A_STAGE
 
@@ -15,10 +18,11 @@ FREE = (
     "sft.save_every",
     "sft.keep_last",
     "sft.keep_best",
-    "rl.save_every",
-    "rl.keep_last",
+    "rl.checkpoints.*",
 )
 """Patterns of the keys that bind no stage."""
+
+_Json = dict[str, Any] | list[Any] | str | float | None
 
 
 def may_differ(stage: Stage, now: Mapping[str, Any]) -> tuple[str, ...]:
@@ -34,6 +38,37 @@ def may_differ(stage: Stage, now: Mapping[str, Any]) -> tuple[str, ...]:
         if stage.next_step < before["steps"] < after["steps"] and not _goes_by_its_steps(after)
     )
     return (*FREE, *longer)
+
+
+def begun_with(stage: Stage, now: Mapping[str, Any], recipe: Settings) -> Mapping[str, Any] | None:
+    """The settings that `stage` was begun with, by today's keys; None where none were recorded.
+
+    A setting that there was not yet then counts as its default, which is what the stage did. `now`
+    are today's settings, the same sections of `recipe`.
+    """
+    made = stage.get(FINGERPRINT)
+    if made is None:
+        return None
+    return {key: part for key, part in _filled_up(made, recipe).items() if key in {*made, *now}}
+
+
+def _filled_up(made: Mapping[str, Any], now: Settings) -> dict[str, Any]:
+    """A recorded table with the defaults of the settings that it lacks, also in its own tables."""
+    filled = {key: _value_filled_up(part, getattr(now, key, None)) for key, part in made.items()}
+    for key, field in type(now).model_fields.items():
+        default: object = field.get_default(call_default_factory=True)
+        if key not in made and default is not PydanticUndefined:
+            filled[key] = to_jsonable_python(default)
+    return filled
+
+
+def _value_filled_up(made: _Json, now: object) -> _Json:
+    if isinstance(made, dict) and isinstance(now, Settings):
+        return _filled_up(made, now)
+    if isinstance(made, list) and isinstance(now, tuple):
+        today = cast("tuple[object, ...]", now)
+        return [*map(_value_filled_up, made, today), *made[len(today) :]]
+    return made
 
 
 def _goes_by_its_steps(table: Mapping[str, Any]) -> bool:

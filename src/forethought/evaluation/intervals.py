@@ -3,13 +3,17 @@
 After Miller, arXiv 2411.00640. Scores are one number a problem, in [0, 1]. Where every score is
 0, or every score is 1, their spread says nothing and Wilson's interval stands in for it. One
 problem alone says nothing about others: its interval is [0, 1].
+
+Over seeds the unit is a run: one draw of all that a seed decides. There are few of them, so that
+the normal interval would be far too narrow, and Student's t takes its place.
 """
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from itertools import starmap
-from math import fsum, sqrt
-from operator import sub
+from dataclasses import dataclass
+from itertools import accumulate, starmap
+from math import atan, cos, fsum, inf, isclose, pi, sin, sqrt, tan
+from operator import mul, sub
 from statistics import NormalDist, fmean, stdev
 
 import numpy as np
@@ -18,6 +22,26 @@ from forethought.evaluation.results import Estimate
 
 Z95 = NormalDist().inv_cdf(0.975)
 _BLOCK = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedMean:
+    """A mean over seeds; without an interval where the seeds cannot give one.
+
+    >>> f"{SeedMean(mean=0.5, low=0.4, high=0.6)}", f"{SeedMean(mean=0.5):+.1f}"
+    ('0.500 [0.400, 0.600]', '+0.5')
+    """
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+
+    def __format__(self, spec: str) -> str:
+        number = spec or ".3f"
+        if self.low is None or self.high is None:
+            return format(self.mean, number)
+        ends = f"{format(self.low, number)}, {format(self.high, number)}"
+        return f"{format(self.mean, number)} [{ends}]"
 
 
 def normal_interval(scores: Sequence[float]) -> Estimate:
@@ -63,6 +87,39 @@ def bootstrap_interval(scores: Sequence[float], *, draws: int = 10_000, seed: in
     return Estimate(value=fmean(scores), low=float(low), high=float(high))
 
 
+def over_seeds(values: Sequence[float], least: float = -inf, most: float = inf) -> SeedMean:
+    """The mean of one value a seed, its interval cut to what is possible, from `least` to `most`.
+
+    One seed has no interval, nor have seeds that all came to the same: their spread says nothing.
+
+    >>> f"{over_seeds([0.5, 0.6, 0.7])}", f"{over_seeds([0.5])}"
+    ('0.600 [0.352, 0.848]', '0.500')
+    """
+    mean = fmean(values)
+    if len(values) == 1 or max(values) == min(values):
+        return SeedMean(mean=mean)
+    reach = t_quantile(len(values) - 1) * stdev(values) / sqrt(len(values))
+    return SeedMean(mean=mean, low=max(least, mean - reach), high=min(most, mean + reach))
+
+
+def t_quantile(freedom: int) -> float:
+    """Student's t that 95 % of draws do not exceed in size, at so many degrees of freedom.
+
+    >>> round(t_quantile(1), 3), round(t_quantile(4), 3)
+    (12.706, 2.776)
+    """
+    low, high = 0.0, pi / 2
+    while not isclose(low, high, rel_tol=1e-14):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, freedom) < 0.95 else (low, middle)
+    return tan(high) * sqrt(freedom)
+
+
+def t_share(t: float, freedom: int) -> float:
+    """The chance that a draw of Student's t does not exceed `t` >= 0 in size."""
+    return _within(atan(t / sqrt(freedom)), freedom)
+
+
 def standard_error(scores: Sequence[float]) -> float:
     """The standard error of the mean over problems: sd (ddof 1) / sqrt(N). Needs N >= 2."""
     return stdev(scores) / sqrt(len(scores))
@@ -96,6 +153,15 @@ def _by_cluster(scores: Sequence[float], clusters: Sequence[Hashable]) -> list[l
     for score, cluster in zip(scores, clusters, strict=True):
         members[cluster].append(score - mean)
     return list(members.values())
+
+
+def _within(angle: float, freedom: int) -> float:
+    """The same for t = tan(angle) sqrt(freedom): finite sums (Abramowitz and Stegun, 26.7.3-4)."""
+    odd = freedom % 2
+    ratios = ((k - 1) / k * cos(angle) ** 2 for k in range(2 + odd, freedom - 1, 2))
+    first = cos(angle) if odd else 1.0
+    terms = sum(accumulate(ratios, mul, initial=first)) if freedom > 1 else 0.0
+    return 2 / pi * (angle + sin(angle) * terms) if odd else sin(angle) * terms
 
 
 def _without_spread(scores: Sequence[float]) -> Estimate | None:

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,6 +19,7 @@ from forethought.journal.reading import read_document, read_series
 FINGERPRINT = "fingerprint"
 """The name of the document that holds what a stage depends on."""
 
+_ABSENT = object()
 _STEP_TABLES = ("metrics", "episodes", "groups", "steps")
 
 
@@ -43,17 +44,24 @@ class Stage:
         self._metrics: dict[int, dict[str, float]] = {}
         self._groups: dict[int, list[Group]] = {}
 
-    def begin(self, fingerprint: Mapping[str, Any], free: Collection[str] = ()) -> list[str]:
+    def begin(
+        self,
+        fingerprint: Mapping[str, Any],
+        free: Collection[str] = (),
+        earlier: Mapping[str, Any] | None = None,
+    ) -> list[str]:
         """State the settings that the stage depends on, before its first step.
 
         Raises `RecipeError` when a step was committed with different ones: half a stage made
         with one recipe and half with another would be neither. A stage without a step takes the
         new ones, so that a recipe that failed at once can be mended in place. Keys that match one
         of the patterns in `free` may differ; those with which an unfinished stage goes on are
-        returned, in words. They are its settings from then on.
+        returned, in words. They are its settings from then on. `earlier` takes the place of what
+        the stage recorded where more is known of the settings it was begun with.
         """
         now = _as_json(fingerprint)
-        earlier = self.get(FINGERPRINT)
+        recorded = self.get(FINGERPRINT)
+        earlier = earlier or recorded
         found = dict(_differences(earlier, now)) if earlier and self.next_step else {}
         bound = [words for key, words in found.items() if not _matches(key, free)]
         if bound:
@@ -63,10 +71,10 @@ class Stage:
                 "with --run"
             )
         if self.finished:  # it did its work with an earlier recipe, and accepts no later one
-            if earlier is None:
+            if recorded is None:
                 self.put(FINGERPRINT, now)
             return []
-        if earlier != now:
+        if recorded != now:
             self.put(FINGERPRINT, now)
         self._accepted()
         return list(found.values())
@@ -221,27 +229,38 @@ def _matches(key: str, patterns: Collection[str]) -> bool:
     return any(fnmatchcase(key, pattern) for pattern in patterns)
 
 
-def _differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Each key whose value differs, and how."""
-    was, is_now = dict(_leaves(earlier)), dict(_leaves(now))
-    for key in [*was, *(key for key in is_now if key not in was)]:
-        before, after = was.get(key, "absent"), is_now.get(key, "absent")
-        if before != after:
-            yield key, f"{key} was {before}, is now {after}"
+def _differences(
+    earlier: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Each key whose value differs, and how; a table that is there only once is one value."""
+    for key in [*earlier, *(key for key in now if key not in earlier)]:
+        before, after = earlier.get(key, _ABSENT), now.get(key, _ABSENT)
+        table, other = _parts(before), _parts(after)
+        if table is not None and other is not None:
+            yield from _differences(table, other, f"{prefix}{key}.")
+        elif (was := _words(before)) != (is_now := _words(after)):
+            yield f"{prefix}{key}", f"{prefix}{key} was {was}, is now {is_now}"
 
 
-def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
-    for key, value in settings.items():
-        if parts := _parts(value):
-            yield from _leaves(parts, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", json.dumps(value)
+def _words(value: object) -> str:
+    """A value as a message shows it, a table with those of its keys that are set."""
+    if value is _ABSENT or value is None:
+        return "absent" if value is _ABSENT else "not set"
+    return ", ".join(_leaves(value)) or json.dumps(value)
 
 
-def _parts(value: object) -> dict[str, Any]:
-    """What a table holds by key, and a list of tables by place; nothing for another value."""
+def _leaves(value: object, prefix: str = "") -> Iterator[str]:
+    for key, part in (_parts(value) or {}).items():
+        if inner := _parts(part):
+            yield from _leaves(inner, f"{prefix}{key}.")
+        elif part is not None:
+            yield f"{prefix}{key} = {json.dumps(part)}"
+
+
+def _parts(value: object) -> dict[str, Any] | None:
+    """What a table holds by key, and a list of tables by place; None for another value."""
     if isinstance(value, dict):
         return cast("dict[str, Any]", value)
-    items = cast("list[object]", value) if isinstance(value, list) else []
+    items = cast("list[object]", value) if isinstance(value, list) else [None]
     tables = all(isinstance(item, dict) for item in items)
-    return {str(place): item for place, item in enumerate(items)} if tables else {}
+    return {str(place): item for place, item in enumerate(items)} if tables else None

@@ -68,15 +68,13 @@ class AdvantageSettings(Settings):
             value: object = getattr(self, name)
             if self.kind not in kinds and value != type(self).model_fields[name].default:
                 raise RecipeError(
-                    f"rl.advantage.{name} = {value}: {self.kind} has no use for it; remove it "
-                    "or use "
-                    f"one of {', '.join(kinds)}"
+                    f"rl.credit.advantage.{name} = {value}: {self.kind} has no use for it; remove "
+                    f"it or use one of {', '.join(kinds)}"
                 )
         if self.kind == "reinforce_pp" and self.singleton == "raw":
             raise RecipeError(
-                'rl.advantage.singleton = "raw": reinforce_pp compares with the batch and '
-                "not within "
-                "groups; remove it or use reinforce_pp_baseline"
+                'rl.credit.advantage.singleton = "raw": reinforce_pp compares with the batch and '
+                "not within groups; remove it or use reinforce_pp_baseline"
             )
         return self
 

@@ -40,7 +40,7 @@ def refuse_prefix_breaks(groups: Sequence[Group], share: float) -> None:
     if broken > share * len(attempts):
         raise RecipeError(
             f"in {broken} of {len(attempts)} attempts ({broken / len(attempts):.0%}) a prompt does "
-            "not extend what was said before it, more than rl.max_prefix_breaks = "
+            "not extend what was said before it, more than rl.limits.prefix_breaks = "
             f'{share}: sampling.thinking = "strip" breaks it after each turn that thought; take '
             '"keep", or raise the limit, and begin in another --run folder'
         )

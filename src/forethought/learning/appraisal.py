@@ -29,7 +29,6 @@ async def appraise(
     lessons = score(
         attempted.chosen,
         settings.reward,
-        settings.advantage,
         settings.credit,
         settings.selection,
         judged=None if judged is None else scores_of(judged),
@@ -39,7 +38,7 @@ async def appraise(
     report |= summarise_comparison(lessons, settings.selection)
     if judged is not None:
         report |= judge_figures(judged)
-    if settings.draws > 1:
+    if settings.selection.draws > 1:
         report["groups/draws"] = float(attempted.draws)
     return lessons, report
 
@@ -49,5 +48,6 @@ async def _judged(plan: RLPlan, groups: Sequence[Group]) -> dict[str, Judgement]
     if judge is None:
         return None
     found = await judge_groups(groups, judge, plan.seed)
-    refuse_unjudged(found, plan.settings.max_not_measured, "rl.max_not_measured")
+    limit = plan.settings.limits.not_measured
+    refuse_unjudged(found, limit, "rl.limits.not_measured", judge.endpoint)
     return found

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from forethought.core.errors import RecipeError
 from forethought.journal.files import sync_folder
+from forethought.learning.eight_bit import MAPS, is_bitsandbytes, restore
 from forethought.learning.seal import fault, seal, unreadable
 
 STATE = "state.json"
@@ -187,11 +188,12 @@ def _damaged(path: Path, what: str) -> RecipeError:
 
 def save_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> None:
     """An optimiser's moments, as safetensors named `<parameter>.<moment>`."""
-    state: Mapping[int, Mapping[str, Tensor]] = optimizer.state_dict()["state"]
+    parameters = (each for group in optimizer.param_groups for each in group["params"])
     moments = {
-        f"{number}.{name}": value.contiguous()
-        for number, values in state.items()
-        for name, value in values.items()
+        f"{number}.{name}": torch.as_tensor(value).contiguous()
+        for number, parameter in enumerate(parameters)
+        for name, value in optimizer.state.get(parameter, {}).items()
+        if name not in MAPS
     }
     save_file(moments, path)
 
@@ -203,6 +205,9 @@ def load_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> None:
         for key, value in load_file(path).items():
             number, name = key.split(".", 1)
             state.setdefault(int(number), {})[name] = value
+    if is_bitsandbytes(optimizer):
+        restore(optimizer, state)
+        return
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
 

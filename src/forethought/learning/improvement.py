@@ -58,13 +58,11 @@ async def improve(
 
 
 def _mini_batches(plan: RLPlan, lessons: Sequence[Lesson], step: int) -> list[list[Lesson]]:
-    useful = [
-        lesson
-        for lesson in lessons
-        if lesson.trained and (lesson.is_informative or plan.settings.uninformative == "count")
-    ]
+    updates = plan.settings.optimizer.updates
+    counted = plan.settings.selection.uninformative == "count"
+    useful = [lesson for lesson in lessons if lesson.trained and (lesson.is_informative or counted)]
     random.Random(derive_seed(plan.seed, "mini-batches", step)).shuffle(useful)
-    parts = [useful[number :: plan.settings.updates] for number in range(plan.settings.updates)]
+    parts = [useful[number::updates] for number in range(updates)]
     return [part for part in parts if any(lesson.is_informative for lesson in part)]
 
 

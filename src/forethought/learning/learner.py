@@ -124,7 +124,9 @@ class LocalLearner:
         device = next(self.crew.model.parameters()).device
         self._dtype = chosen_dtype(self.compute.precision, device)
         head_rate = None if self.critic is None else self.critic.rate
-        self._optimizers = build_optimizers(self.crew.model, self.optimizer, head_rate)
+        self._optimizers = build_optimizers(
+            self.crew.model, self.optimizer, head_rate, self.section
+        )
 
     async def update(
         self, batch: Batch, objective: Objective, entropy: EntropyTerm | None = None

@@ -7,7 +7,7 @@ from itertools import chain
 from statistics import fmean
 
 from forethought.core.trajectory import Episode, Group, Tokens, Trajectory
-from forethought.learning.advantage import AdvantageSettings, varies
+from forethought.learning.advantage import varies
 from forethought.learning.batch import Batch, pad, turn_numbers
 from forethought.learning.credit.attempts import Attempt, Credit
 from forethought.learning.credit.catalogue import assign
@@ -73,7 +73,6 @@ class Lesson:
 def score(
     groups: Sequence[Group],
     reward: RewardSettings,
-    advantage: AdvantageSettings,
     credit: CreditSettings = WHOLE,
     selection: SelectionSettings = EVERYONE,
     judged: Mapping[str, Sequence[float]] | None = None,
@@ -90,7 +89,7 @@ def score(
     ]
     kept = [_kept(mine, selection) for mine in attempts]
     flat = list(zip(chain(*attempts), chain(*kept), strict=True))
-    compared = iter(assign([attempt for attempt, keep in flat if keep], credit, advantage))
+    compared = iter(assign([attempt for attempt, keep in flat if keep], credit))
     # To a critic an attempt whose reward is not known would look like one that earned nothing.
     by_critic = credit.type == "gae"
     credits = iter([next(compared) if keep else NOTHING for _, keep in flat])

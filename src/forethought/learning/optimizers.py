@@ -1,4 +1,7 @@
-"""Optimisers and their schedules: AdamW, and Muon for the hidden matrices of a fresh model."""
+"""Optimisers and their schedules: AdamW, and Muon for the hidden matrices of a fresh model.
+
+AdamW with moments of 8 bits is in `eight_bit`.
+"""
 
 import math
 from collections.abc import Iterator
@@ -6,12 +9,16 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from forethought.learning.eight_bit import CLASSES, eight_bit_adamw, refuse_unusable
 from forethought.learning.settings import OptimizerSettings
 from forethought.policy.local.value_head import value_head_of
 
 
 def build_optimizers(
-    model: nn.Module, settings: OptimizerSettings, head_rate: float | None = None
+    model: nn.Module,
+    settings: OptimizerSettings,
+    head_rate: float | None = None,
+    section: str = "optimizer",
 ) -> list[torch.optim.Optimizer]:
     """The optimisers that together own every trained parameter once.
 
@@ -20,23 +27,18 @@ def build_optimizers(
 
     Muon (https://kellerjordan.github.io/posts/muon/) takes matrices inside the layers; the
     embedding, the head and the norms stay with AdamW.
+
+    Raises `RecipeError` that names `section` of the recipe for an optimiser that cannot run where
+    the model is.
     """
+    refuse_unusable(settings, next(model.parameters()).device, section)
     matrices = list(_hidden_matrices(model)) if settings.type == "muon" else []
     taken = {id(each) for each in matrices}
     head = value_head_of(model)
     heads = [] if head is None else list(head.parameters())
     taken |= {id(each) for each in heads}
     rest = [each for each in model.parameters() if each.requires_grad and id(each) not in taken]
-    optimizers: list[torch.optim.Optimizer] = []
-    if rest:
-        optimizers.append(
-            torch.optim.AdamW(
-                rest,
-                lr=settings.rate,
-                betas=(settings.beta_1, settings.beta_2),
-                weight_decay=settings.weight_decay,
-            )
-        )
+    optimizers = _adamw(model, rest, settings) if rest else []
     if matrices:
         optimizers.append(
             torch.optim.Muon(matrices, lr=settings.muon_rate, weight_decay=settings.weight_decay)
@@ -63,6 +65,21 @@ def rate_share(settings: OptimizerSettings, step: int, steps: int) -> float:
     progress = (step - settings.warmup) / max(1, steps - settings.warmup)
     wave = 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
     return settings.floor + (1.0 - settings.floor) * wave
+
+
+def _adamw(
+    model: nn.Module, parameters: list[nn.Parameter], settings: OptimizerSettings
+) -> list[torch.optim.Optimizer]:
+    if settings.type in CLASSES:
+        return eight_bit_adamw(model, parameters, settings)
+    return [
+        torch.optim.AdamW(
+            parameters,
+            lr=settings.rate,
+            betas=(settings.beta_1, settings.beta_2),
+            weight_decay=settings.weight_decay,
+        )
+    ]
 
 
 def _hidden_matrices(model: nn.Module) -> Iterator[nn.Parameter]:

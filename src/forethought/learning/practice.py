@@ -11,7 +11,7 @@ from forethought.core.problem import Problem
 from forethought.core.trajectory import Group
 from forethought.learning.agreement import refuse_other_temperature, refuse_prefix_breaks
 from forethought.learning.keeping import Companion
-from forethought.learning.settings import RLSettings
+from forethought.learning.rl_settings import RLSettings
 
 
 class Curriculum(Companion, Protocol):
@@ -45,7 +45,7 @@ class Round:
 
 
 async def attempt_round(plan: RLPlan, solver: Solver, curriculum: Curriculum, step: int) -> Round:
-    """Attempt a draw of problems; with `rl.draws` above 1, further ones until enough can teach.
+    """Attempt a draw of problems; if `rl.selection.draws` allows, others until enough can teach.
 
     A group can teach when some of its measured attempts are right and some are not, whatever they
     earn (dynamic sampling; DAPO, 2503.14476, sec. 3.2). Of those the first stay, as many as one
@@ -53,9 +53,10 @@ async def attempt_round(plan: RLPlan, solver: Solver, curriculum: Curriculum, st
     """
     settings = plan.settings
     found: list[Group] = []
+    most = settings.selection.draws
     wanted = draws = 0
-    for draw in range(settings.draws):
-        problems = curriculum.draw(step * settings.draws + draw)
+    for draw in range(most):
+        problems = curriculum.draw(step * most + draw)
         wanted, draws = wanted or len(problems), draw + 1
         found += await attempt_groups(
             solver,
@@ -67,7 +68,7 @@ async def attempt_round(plan: RLPlan, solver: Solver, curriculum: Curriculum, st
         )
         if sum(map(is_mixed, found)) >= wanted:
             break
-    chosen = found if settings.draws == 1 else [*filter(is_mixed, found)][:wanted]
+    chosen = found if most == 1 else [*filter(is_mixed, found)][:wanted]
     return Round(groups=tuple(found), chosen=tuple(chosen), draws=draws)
 
 
@@ -78,8 +79,8 @@ def is_mixed(group: Group) -> bool:
 
 def refuse_round(groups: Sequence[Group], settings: RLSettings, temperature: float) -> None:
     """Raise `RecipeError` for a round that would teach something else than it seems to."""
-    refuse_unmeasured(groups, settings.max_not_measured, "rl.max_not_measured")
-    refuse_prefix_breaks(groups, settings.max_prefix_breaks)
+    refuse_unmeasured(groups, settings.limits.not_measured, "rl.limits.not_measured")
+    refuse_prefix_breaks(groups, settings.limits.prefix_breaks)
     if settings.needs_critic:
         _refuse_parts(groups)
     refuse_other_temperature(groups, temperature)

@@ -38,6 +38,6 @@ async def train_rl(
         curriculum.learn(attempted.groups)
         steering.observe(report)
         journal.log(step, report)
-        save = (step + 1) % settings.save_every == 0
+        save = (step + 1) % settings.checkpoints.save_every == 0
         keeping.close_step(step, learner, save=save, done=step == settings.steps - 1)
         watcher(step, report)

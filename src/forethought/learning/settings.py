@@ -1,4 +1,4 @@
-"""Settings of the learner and of the two training loops."""
+"""Settings of the learner, of where it computes, and of imitation; `rl_settings` has the rest."""
 
 from typing import Annotated, Literal, Self
 
@@ -14,14 +14,6 @@ from pydantic import (
 from forethought.agents.groups import Flow, Waves, Window
 from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings
-from forethought.learning.advantage import AdvantageSettings
-from forethought.learning.control.fit import refuse_what_does_not_fit
-from forethought.learning.control.settings import ControlSettings
-from forethought.learning.correction.settings import CorrectionSettings
-from forethought.learning.credit.selection import SelectionSettings
-from forethought.learning.credit.settings import CreditSettings, refuse_other_comparison
-from forethought.learning.losses.settings import LossSettings
-from forethought.learning.rewards import RewardSettings
 
 Precision = Literal["float32", "bfloat16", "auto"]
 
@@ -29,8 +21,10 @@ Precision = Literal["float32", "bfloat16", "auto"]
 class OptimizerSettings(Settings):
     """How a gradient becomes a step."""
 
-    type: Literal["adamw", "muon"] = "adamw"
-    """`muon` takes the hidden matrices; everything else stays with AdamW."""
+    type: Literal["adamw", "muon", "adamw_8bit", "paged_adamw_8bit"] = "adamw"
+    """`muon` takes the hidden matrices; everything else stays with AdamW. `adamw_8bit` keeps the
+    moments of large matrices, all but the embedding, in 8 bits a number; paged, they may move from
+    a GPU to the host's memory. Both need bitsandbytes (`pip install 'forethought[8bit]'`)."""
     rate: float = Field(default=1e-6, gt=0, le=10)
     """AdamW's learning rate."""
     muon_rate: float = Field(default=0.02, gt=0, le=10)
@@ -60,13 +54,6 @@ class SFTOptimizerSettings(OptimizerSettings):
     """Optimiser steps over which the rates rise from 0."""
     schedule: Literal["constant", "cosine"] = "cosine"
     """What the rates do after warm-up, over the stage's steps."""
-
-
-class RLOptimizerSettings(OptimizerSettings):
-    """The same with the defaults of reinforcement learning."""
-
-    beta_2: float = Field(default=0.999, ge=0, lt=1)
-    """AdamW's second moment decay."""
 
 
 class ComputeSettings(Settings):
@@ -177,117 +164,4 @@ class SFTSettings(Settings):
                     f"sft.phases.{number}.stop_at = {phase.stop_at}: only a pilot can reach it, "
                     "and sft.pilot_every = 0 holds none; set it to some steps, or remove stop_at"
                 )
-        return self
-
-
-class OffPolicySettings(Settings):
-    """What a round's updates take for the policy that sampled."""
-
-    old: Literal["sampled", "recomputed"] = "sampled"
-    """Where a ratio's denominator comes from: the sampler's own log-probabilities, or a pass of the
-    learner over the round before its first update."""
-    correction: CorrectionSettings = CorrectionSettings()
-    """What becomes of samples of which the two differ; for `recomputed`."""
-
-    @model_validator(mode="after")
-    def _has_two_to_compare(self) -> Self:
-        if self.old == "sampled" and self.correction != CorrectionSettings():
-            raise RecipeError(
-                'rl.off_policy.correction: with rl.off_policy.old = "sampled" the loss\'s own '
-                "ratio is to the sampler, so there is nothing left to correct; set old = "
-                '"recomputed" or remove the correction'
-            )
-        return self
-
-
-class RLSettings(Settings):
-    """Reinforcement learning: attempt, compare, improve."""
-
-    steps: PositiveInt
-    """Rounds of attempts."""
-    problems: PositiveInt = 64
-    """Problems in a round."""
-    group_size: int = Field(default=16, ge=2)
-    """Attempts at each problem; one alone has nothing to be compared with."""
-    draws: PositiveInt = 1
-    """Draws of problems in a round at most, until enough groups have right attempts and others; 1
-    takes one draw as it comes. 10 is usual (DAPO)."""
-    updates: PositiveInt = 4
-    """Optimiser steps that a round's episodes are split over."""
-    save_every: PositiveInt = 10
-    """Rounds between checkpoints."""
-    keep_last: PositiveInt = 2
-    """Checkpoints that stay: the newest."""
-    uninformative: Literal["count", "leave_out"] = "count"
-    """Groups whose rewards are all equal carry no gradient: do their tokens count in the loss's
-    denominators (as in the paper), or are they left out (as in DAPO's filter)?"""
-    max_not_measured: float = Field(default=0.1, ge=0, le=1)
-    """Share of a round's attempts that may be not measured before the run stops."""
-    max_prefix_breaks: float = Field(default=1.0, ge=0, le=1)
-    """Share of a round's attempts whose prompt may once not extend what was said before (as with
-    `sampling.thinking = "strip"`) before the run stops; 1: no limit."""
-    optimizer: RLOptimizerSettings = RLOptimizerSettings()
-    """The optimiser."""
-    reward: RewardSettings = RewardSettings()
-    """What an attempt earns."""
-    advantage: AdvantageSettings = AdvantageSettings()
-    """How attempts of one group are compared."""
-    credit: CreditSettings = CreditSettings()
-    """Whether an attempt's turns share one advantage, and what each gets if they do not."""
-    selection: SelectionSettings = SelectionSettings()
-    """Which of a group's attempts are trained."""
-    loss: LossSettings = LossSettings()
-    """Which policy loss."""
-    off_policy: OffPolicySettings = OffPolicySettings()
-    """Which policy is the old one, and how a sampler that differs from it is corrected for."""
-    control: ControlSettings = ControlSettings()
-    """What of the loss is steered from round to round."""
-
-    @property
-    def needs_critic(self) -> bool:
-        """Whether a value head learns beside the policy."""
-        return self.credit.type == "gae"
-
-    @property
-    def needs_reference(self) -> bool:
-        """Whether the model as it was at first is asked."""
-        steered = self.control.kl is not None
-        return steered or self.loss.kl_coefficient > 0 or self.reward.penalties.divergence > 0
-
-    @model_validator(mode="after")
-    def _refuse_parts_that_do_not_fit(self) -> Self:
-        refuse_other_comparison(self.credit, self.advantage)
-        refuse_what_does_not_fit(self.control, self.loss)
-        if self.needs_critic and self.uninformative == "leave_out":
-            raise RecipeError(
-                'rl.uninformative = "leave_out": with rl.credit.type = "gae" groups of equal '
-                "rewards carry a gradient too, and teach the critic what to expect; set it to "
-                '"count"'
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _steers_no_faster_than_it_measures(self) -> Self:
-        kl, attempts = self.control.kl, self.problems * self.group_size
-        if kl is not None and kl.rule == "adaptive" and kl.horizon < attempts:
-            raise RecipeError(
-                f"rl.control.kl.horizon = {kl.horizon}: a round has {attempts} attempts, and the "
-                "coefficient cannot follow faster than rounds; raise the horizon to that or more"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _refuse_too_few_attempts(self) -> Self:
-        compared = self.selection.keep or self.group_size
-        if compared >= self.group_size and self.selection.keep:
-            raise RecipeError(
-                f"rl.selection.keep = {compared}: rl.group_size = {self.group_size} leaves nothing "
-                "to choose from; raise group_size, or set keep to 0"
-            )
-        if self.advantage.kind == "passk" and self.advantage.k >= compared:
-            raise RecipeError(
-                f"rl.advantage.k = {self.advantage.k}: {compared} attempts of a group are "
-                "compared, and draws of as many or more are all alike; lower k or raise "
-                "rl.group_size"
-            )
         return self

@@ -166,11 +166,18 @@ class RemoteConversation:
         self._messages.extend(replies)
 
 
-async def check_endpoint(settings: RemoteSettings) -> None:
-    """Make sure that the endpoint answers and knows the model.
+async def check_endpoint(settings: RemoteSettings, section: str) -> None:
+    """Make sure that the endpoint in that `section` of a recipe answers and knows the model.
 
     Raises `RecipeError` that says what to change.
     """
+    try:
+        await _check(settings)
+    except RecipeError as error:
+        raise RecipeError(f"{section}: {error}") from error
+
+
+async def _check(settings: RemoteSettings) -> None:
     async with _client(settings) as client:
         try:
             known = await _known_models(client)

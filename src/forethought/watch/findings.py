@@ -4,7 +4,7 @@ A gain is claimed only where the paired interval excludes zero; each comparison 
 zero is said to show nothing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from forethought.evaluation.comparison import What, solved
 from forethought.evaluation.results import ExamResult
@@ -25,6 +25,7 @@ from forethought.watch.phases import Phase, handicap
 from forethought.watch.sources import Sources
 
 _COMPARED: tuple[What, ...] = ("average", "greedy", "coverage")
+_KINDS = {1: Kind.LEARNT, 0: Kind.NOT_SHOWN, -1: Kind.LOST}
 
 
 def findings(
@@ -54,14 +55,14 @@ def findings(
             )
         )
     else:
-        found += _changes(start, last)
+        found += _compare_all(start, last, _change)
         found += [] if split is None else calling.gain(start, last, split)
         found.append(calling.when(start, last))
         found += [] if paid is None else [paid]
     if (held_back := handicap(phases, exams)) is not None:
         found.append(held_back)
     if control is not None:
-        found += _against_control(control, last)
+        found += _compare_all(control, last, _against_control)
     for kind, of_kind in (parts or {}).items():
         found += _unclear(kind, of_kind)
     if start is not None:
@@ -69,22 +70,30 @@ def findings(
     return found + list(_cautions(last.result))
 
 
-def _changes(start: SatExam, last: SatExam) -> Iterator[Finding]:
+def _compare_all(
+    earlier: SatExam, last: SatExam, words: Callable[[Difference, str], str]
+) -> Iterator[Finding]:
+    """A finding for each figure; `words` tells a difference and its size ("" where not known)."""
     for what in _COMPARED:
-        difference = compare(start, last, what)
+        difference = compare(earlier, last, what)
         if difference.estimate is None:
-            yield Finding(kind=Kind.CAUTION, text=f"{_name(difference)}: {difference.refusal}.")
-            continue
-        size = points(difference.estimate)
-        match difference.sign:
-            case 1:
-                text = f"{_name(difference)} rose by {size} over the exam “{start.title}”."
-                yield Finding(kind=Kind.LEARNT, text=text)
-            case -1:
-                text = f"{_name(difference)} fell: {size} against the exam “{start.title}”."
-                yield Finding(kind=Kind.LOST, text=text)
-            case _:
-                yield Finding(kind=Kind.NOT_SHOWN, text=_no_change(difference, size))
+            kind, size = Kind.CAUTION, ""
+        else:
+            kind, size = _KINDS[difference.sign], points(difference.estimate)
+        yield Finding(kind=kind, text=words(difference, size))
+
+
+def _change(difference: Difference, size: str) -> str:
+    name, before = _name(difference), difference.earlier
+    if difference.estimate is None:
+        return f"{name}: {difference.refusal}."
+    match difference.sign:
+        case 1:
+            return f"{name} rose by {size} over the exam “{before.title}”."
+        case -1:
+            return f"{name} fell: {size} against the exam “{before.title}”."
+        case _:
+            return _no_change(difference, size)
 
 
 def _no_change(difference: Difference, size: str) -> str:
@@ -99,24 +108,17 @@ def _no_change(difference: Difference, size: str) -> str:
     return text
 
 
-def _against_control(control: SatExam, last: SatExam) -> Iterator[Finding]:
-    for what in _COMPARED:
-        difference = compare(control, last, what)
-        name = _name(difference)
-        if difference.estimate is None:
-            text = f"{name} against the tool-only control: {difference.refusal}."
-            yield Finding(kind=Kind.CAUTION, text=text)
-            continue
-        size = points(difference.estimate)
-        match difference.sign:
-            case 1:
-                text = f"{name} exceeds the tool-only control's by {size}."
-                yield Finding(kind=Kind.LEARNT, text=text)
-            case -1:
-                text = f"{name} falls short of the tool-only control's: {size}."
-                yield Finding(kind=Kind.LOST, text=text)
-            case _:
-                yield Finding(kind=Kind.NOT_SHOWN, text=_not_exceeded(difference, size))
+def _against_control(difference: Difference, size: str) -> str:
+    name = _name(difference)
+    if difference.estimate is None:
+        return f"{name} against the tool-only control: {difference.refusal}."
+    match difference.sign:
+        case 1:
+            return f"{name} exceeds the tool-only control's by {size}."
+        case -1:
+            return f"{name} falls short of the tool-only control's: {size}."
+        case _:
+            return _not_exceeded(difference, size)
 
 
 def _not_exceeded(difference: Difference, size: str) -> str:

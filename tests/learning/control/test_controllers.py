@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pytest import approx, mark, raises
 
 from forethought.core.errors import RecipeError
-from forethought.learning.control.clip import EntropyKL, cosine, linear_floor
+from forethought.learning.control.clip import cosine, entropy_kl, linear_floor
 from forethought.learning.control.controllers import build_controllers
 from forethought.learning.control.entropy import Band, EntropyTarget
 from forethought.learning.control.kl import adapted
@@ -64,7 +64,7 @@ def test_the_linear_schedule_meets_the_worked_numbers():
 def test_the_kl_rule_of_the_band_meets_the_worked_trace():
     worked = ENTROPY["beta_rule_writeup"]
     band = BandSettings(unit="nats", low=worked["low"], high=worked["high"])
-    steered = held(EntropyKL(start=worked["init"], most=1.0, band=Band(band)))
+    steered = held(entropy_kl(start=worked["init"], most=1.0, band=Band(band)))
     found = [
         steered.observe({"entropy": entropy})["kl_coefficient"] for entropy in worked["entropies"]
     ]

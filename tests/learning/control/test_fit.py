@@ -4,7 +4,7 @@ from pytest import mark, raises
 
 from forethought.core.errors import RecipeError
 from forethought.learning.losses.settings import CLIPPED
-from forethought.learning.settings import RLSettings
+from forethought.learning.rl_settings import RLSettings
 
 CLIP = {"start": 0.3}
 SMALL = {"start": 4e-4}

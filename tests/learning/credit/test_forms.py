@@ -44,7 +44,8 @@ def near(expected, tolerance=TURNS["tolerance"]):
 
 
 def credited(type, attempts, advantage=None, **chosen):
-    return assign(attempts, CreditSettings(type=type, **chosen), advantage or AdvantageSettings())
+    compared = advantage or AdvantageSettings()
+    return assign(attempts, CreditSettings(type=type, advantage=compared, **chosen))
 
 
 def test_two_turns_as_printed_meet_the_worked_numbers():
@@ -130,7 +131,7 @@ def test_a_reward_with_another_number_of_turns_is_refused():
     one = attempt((0.5, 0.0))
     other = type(one)(group="g", episode=attempt((0.0,)).episode, reward=one.reward)
     with pytest.raises(ValueError, match="has 1 turns and 2 rewards"):
-        assign([other], CreditSettings(type="turn_rtg"), PLAIN)
+        assign([other], CreditSettings(type="turn_rtg"))
 
 
 def test_leave_one_out_a_turn_by_hand():

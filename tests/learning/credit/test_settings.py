@@ -4,7 +4,7 @@ import pytest
 
 from forethought.core.errors import RecipeError
 from forethought.learning.credit.settings import CreditSettings
-from forethought.learning.settings import RLSettings
+from forethought.learning.rl_settings import RLSettings
 
 
 def learning(**sections):
@@ -38,25 +38,31 @@ def test_a_setting_of_another_type_is_refused(credit, message):
     ("sections", "message"),
     [
         (
-            {"credit": {"type": "turn_rloo"}, "advantage": {"kind": "dr_grpo"}},
-            r"turn_rloo.*rl\.advantage has no say",
+            {"credit": {"type": "turn_rloo", "advantage": {"kind": "dr_grpo"}}},
+            r"turn_rloo.*rl\.credit\.advantage has no say",
         ),
         (
-            {"credit": {"type": "gae"}, "advantage": {"epsilon": 0.1}},
-            r'type = "gae".*rl\.advantage has no say; remove that table',
+            {"credit": {"type": "gae", "advantage": {"epsilon": 0.1}}},
+            r'type = "gae".*rl\.credit\.advantage has no say; remove that table',
         ),
         (
-            {"credit": {"type": "gae"}, "uninformative": "leave_out"},
-            r'rl\.uninformative = "leave_out": .*"gae".*teach the critic.*set it to "count"',
+            {"credit": {"type": "gae"}, "selection": {"uninformative": "leave_out"}},
+            r'rl\.selection\.uninformative = "leave_out": .*"gae".*the critic.*set it to "count"',
         ),
         (
-            {"credit": {"type": "gigpo"}, "advantage": {"kind": "opo"}},
+            {"credit": {"type": "gigpo", "advantage": {"kind": "opo"}}},
             r'kind = "opo".*"gigpo" compares turns by one of grpo, dr_grpo',
         ),
-        ({"advantage": {"kind": "passk", "k": 4}}, r"rl\.advantage\.k = 4: 4 attempts"),
         (
-            {"advantage": {"kind": "passk", "k": 3}, "selection": {"keep": 3, "keep_right": 1}},
-            r"rl\.advantage\.k = 3: 3 attempts",
+            {"credit": {"advantage": {"kind": "passk", "k": 4}}},
+            r"rl\.credit\.advantage\.k = 4: 4 attempts",
+        ),
+        (
+            {
+                "credit": {"advantage": {"kind": "passk", "k": 3}},
+                "selection": {"keep": 3, "keep_right": 1},
+            },
+            r"rl\.credit\.advantage\.k = 3: 3 attempts",
         ),
         (
             {"selection": {"keep": 4}},
@@ -78,7 +84,8 @@ def test_the_discount_is_that_of_the_form_unless_it_is_set():
 
 
 def test_pass_at_fewer_than_the_whole_group_is_allowed():
-    assert learning(advantage={"kind": "passk", "k": 3}).advantage.k == 3
+    credit = learning(credit={"advantage": {"kind": "passk", "k": 3}}).credit
+    assert credit.advantage.k == 3
 
 
 def test_a_coefficient_that_would_follow_faster_than_rounds_come_is_refused():

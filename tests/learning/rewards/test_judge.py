@@ -134,15 +134,17 @@ def test_an_endpoint_that_breaks_is_infrastructure_and_ends_no_run_by_itself():
     assert all(map(isnan, found["gcd-1/0"].scores))
     assert found["gcd-1/1"].scores == (0.0, 0.0)
     assert judge_figures(found)["judge/failed"] == 0.5
-    refuse_unjudged(found, 0.5, "rl.max_not_measured")
-    with raises(RecipeError, match=r"50% .* rl\.max_not_measured allows 10%.*judge\.endpoint"):
-        refuse_unjudged(found, 0.1, "rl.max_not_measured")
+    settings = endpoint.settings()
+    refuse_unjudged(found, 0.5, "rl.limits.not_measured", settings)
+    where = rf"rl\.reward\.judge\.endpoint, the model 'm' at {settings.base_url}: 50% "
+    with raises(RecipeError, match=rf"^{where}.* rl\.limits\.not_measured allows 10%.*remove"):
+        refuse_unjudged(found, 0.1, "rl.limits.not_measured", settings)
 
 
 def test_replies_that_cannot_be_read_are_the_judges_fault_and_not_the_endpoints():
     with serving(said("no idea")) as endpoint:
         found = judged(endpoint, episode(*TWO))
-    refuse_unjudged(found, 0.0, "rl.max_not_measured")
+    refuse_unjudged(found, 0.0, "rl.limits.not_measured", endpoint.settings())
 
 
 def test_attempts_that_were_not_measured_are_not_judged():

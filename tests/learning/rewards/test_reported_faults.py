@@ -12,6 +12,7 @@ from forethought.core.problem import Problem
 from forethought.core.trajectory import Tokens
 from forethought.core.verdict import Verdict
 from forethought.learning.advantage import AdvantageSettings
+from forethought.learning.credit.settings import CreditSettings
 from forethought.learning.lessons import assemble, score
 from forethought.learning.metrics import summarise
 from forethought.learning.rewards import RewardSettings, overlong_penalty, response_length
@@ -48,14 +49,14 @@ def test_an_attempt_whose_grading_broke_is_left_out_and_not_scored_as_wrong():
     groups = graded_by("+-!+")
     broken = groups[0].episodes[2]
     assert (broken.measured, "ConnectionError" in broken.verdict.why) == (False, True)
-    whole, found = AdvantageSettings(kind="dr_grpo"), summarise(groups)
+    whole, found = CreditSettings(advantage=AdvantageSettings(kind="dr_grpo")), summarise(groups)
     (lesson,) = score(groups, RewardSettings(variant="outcome"), whole)
     assert [each.total for each in lesson.rewards] == [1.0, -1.0, 1.0]
     assert lesson.advantages == approx((2 / 3, -4 / 3, 2 / 3))
     assert assemble([lesson]).ids_BT.shape[0] == 3
     assert (found["attempts/not_measured"], found["accuracy"]) == (0.25, approx(2 / 3))
-    with raises(RecipeError, match=r"rl\.max_not_measured"):
-        refuse_unmeasured(groups, 0.1, "rl.max_not_measured")
+    with raises(RecipeError, match=r"rl\.limits\.not_measured"):
+        refuse_unmeasured(groups, 0.1, "rl.limits.not_measured")
 
 
 def stretch(mask):
@@ -114,7 +115,7 @@ def test_a_boxed_answer_that_a_tool_printed_is_nobodys_answer():
     right = type(wrong)(
         id="p/1", problem=problem, trajectories=(side,), verdict=Verdict.right("42")
     )
-    (lesson,) = score([group(wrong, right)], RewardSettings(), AdvantageSettings())
+    (lesson,) = score([group(wrong, right)], RewardSettings())
     assert [each.total for each in lesson.rewards] == [-0.9, 1.0]
     credit = assemble([lesson]).advantages_BT
     assert (credit != 0).tolist()[0] == [False, False, True, True, *[False] * 3, True, False]

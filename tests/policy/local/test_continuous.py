@@ -20,6 +20,13 @@ def request(ids=PROMPTS[0], *, seed=0, stop=(), **chosen):
     return Request(ids=tuple(ids), stop=frozenset(stop), settings=settings, seed=seed)
 
 
+@pytest.fixture(autouse=True, params=["kept by each row", "kept once"])
+def sharing(request, monkeypatch):
+    """Both ways to keep what rows begin with: small models by themselves never share."""
+    bytes_to_share = 1 if request.param == "kept once" else 2**60
+    monkeypatch.setattr("forethought.policy.local.inference.SHARED_FROM", bytes_to_share)
+
+
 class Counting(Inference):
     """Counts the tokens that are read, each time a piece of a prefix is."""
 
@@ -225,6 +232,39 @@ def test_openings_that_begin_alike_for_a_few_tokens_are_read_apart():
     speaker = inference()
     said(speaker, [request((*range(20), 1)), request((*range(20), 2, 3))])
     assert speaker.pieces == [20, 21]
+
+
+def test_turns_of_a_group_go_on_from_what_they_share():
+    drawn = torch.Generator().manual_seed(3)
+    announced = torch.randint(0, VOCABULARY, (50,), generator=drawn).tolist()
+    model = network()
+    batch = ContinuousBatch(inference(model), 0)
+    histories = {}
+    for seat in range(6):  # two groups of three, which begin alike
+        histories[seat] = (*announced, 10 + seat // 3, 3)
+        batch.admit(seat, request(histories[seat], seed=seat, max_tokens=4 + seat))
+    for turn in range(3):
+        for seat, sampled in sorted(finish(batch).items()):
+            expected = full_logprobs(model, histories[seat], sampled.ids, 1.0)
+            torch.testing.assert_close(torch.tensor(sampled.logprobs), expected, rtol=0, atol=1e-4)
+            histories[seat] += (*sampled.ids, 7, turn)
+            if seat != turn:  # one of them is not heard of again
+                again = request(histories[seat], seed=10 * turn + seat, max_tokens=3 + seat)
+                batch.admit(seat, again)
+
+
+def test_a_history_that_was_rewritten_within_what_is_shared_is_read_again_from_there():
+    speaker = inference()
+    batch = ContinuousBatch(speaker, 0)
+    for seat in range(3):
+        batch.admit(seat, request(range(20), seed=seat))
+    finish(batch)
+    rewritten = (*range(12), 22, 21, 20)
+    batch.admit(1, request(rewritten, seed=4))
+    again = finish(batch)[1]
+    assert speaker.pieces == [19, 2]
+    (afresh,) = said(inference(), [request(rewritten, seed=4)])
+    assert again.ids == afresh.ids
 
 
 def test_old_openings_are_forgotten():

@@ -101,6 +101,6 @@ async def _teacher(recipe: Recipe, tools: Tools) -> AsyncGenerator[Solver]:
             opening=partial(opening, limits=recipe.agent),
         )
         return
-    await check_endpoint(settings)
+    await check_endpoint(settings, "collect.teacher")
     async with RemotePolicy(settings, recipe.sampling) as policy:
         yield ToolAgent(policy=policy, tools=tools, grader=BoxedGrader(), limits=recipe.agent)

@@ -55,7 +55,7 @@ async def sit_remotely(context: Context, settings: RemoteSettings) -> ExamResult
     stage = _begin(context, "remote", REMOTE)
     if stage is not None:
         exam = _exam(context.recipe)
-        await check_endpoint(settings)
+        await check_endpoint(settings, "model")
         async with (
             PythonTool(context.recipe.tool) as tool,
             _remote(context.recipe, settings, tool) as speaker,

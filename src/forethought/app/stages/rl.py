@@ -2,7 +2,7 @@
 
 from forethought.app.context import RL, Context, phase_stage
 from forethought.app.program import spoken
-from forethought.app.refusals import refuse_biased_sampling
+from forethought.app.refusals import refuse_biased_sampling, refuse_unusable_optimizers
 from forethought.app.sampling import effective_sampling
 from forethought.core.randomness import derive_seed
 from forethought.curation.difficulty import select
@@ -22,8 +22,9 @@ async def rl(context: Context) -> None:
     recipe, show = context.recipe, context.show
     context.finished("measure", spoken("measure", "RECIPE"))
     refuse_biased_sampling(recipe.sampling)
+    refuse_unusable_optimizers(context, "rl")
     if recipe.rl.reward.judge is not None:
-        await check_endpoint(recipe.rl.reward.judge.endpoint)
+        await check_endpoint(recipe.rl.reward.judge.endpoint, "rl.reward.judge.endpoint")
     show.stage(
         "RL",
         f"{recipe.rl.loss.name}: the model attempts each problem {recipe.rl.group_size} times with "
@@ -54,7 +55,7 @@ async def rl(context: Context) -> None:
             agent = engine.agent(tool, BoxedGrader(), recipe.agent, recipe.sampling)
             learner = engine.learner(
                 settings.optimizer,
-                settings.steps * settings.updates,
+                settings.optimizer_steps,
                 recipe.sampling.temperature,
                 recipe.agent.max_tokens,
                 section="rl.optimizer",

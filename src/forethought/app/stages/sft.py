@@ -10,7 +10,7 @@ from forethought.agents.protocol import Solver
 from forethought.app.context import CHOSEN, MOST_UNMEASURED, SFT, Context, phase_stage
 from forethought.app.engine import Engine, available_memory, refuse_unbuildable
 from forethought.app.program import spoken
-from forethought.app.refusals import trainable
+from forethought.app.refusals import refuse_unusable_optimizers, trainable
 from forethought.app.sampling import left_aside
 from forethought.core.errors import RecipeError
 from forethought.core.randomness import derive_seed
@@ -42,6 +42,7 @@ async def sft(context: Context) -> None:
     """Train through every phase; each ends with a checkpoint of its own."""
     context.finished("collect", spoken("collect", "RECIPE"))
     trainable(context.recipe.model)
+    refuse_unusable_optimizers(context, "sft")
     context.show.stage(
         "SFT",
         "The model imitates the recorded trajectories, and only their author's own words: never "

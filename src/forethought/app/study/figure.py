@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from forethought.app.study.outcomes import Outcome, Series, smoothed
-from forethought.app.study.seeds import SeedMean, over_seeds
+from forethought.evaluation.intervals import SeedMean, over_seeds
 
 # Told apart also by who does not see all colours (Okabe and Ito), and in print by their strokes.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")

@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
-from forethought.app.study.seeds import SeedMean, over_seeds
 from forethought.core.errors import RecipeError
+from forethought.evaluation.intervals import SeedMean, over_seeds
 from forethought.evaluation.results import ExamResult
 from forethought.journal.run import Run
 

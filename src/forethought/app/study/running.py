@@ -12,19 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from forethought.app.context import Context
+from forethought.app.engine import chosen_device
+from forethought.app.pipeline import practise, prepare
 from forethought.app.recipe import Recipe
-from forethought.app.refusals import refuse_hopeless
 from forethought.app.show import Show
-from forethought.app.stages.collect import collect
-from forethought.app.stages.exam import exams_after_sft, sit_exam
-from forethought.app.stages.measure import measure
-from forethought.app.stages.rl import rl
-from forethought.app.stages.sft import sft
 from forethought.app.study.settings import Study
 from forethought.core.errors import RecipeError
 from forethought.journal.files import explained
 from forethought.journal.run import Run
 from forethought.journal.status import reported
+from forethought.learning.eight_bit import refuse_unusable
 from forethought.watch.report import write_report
 
 REPORT = "report.html"
@@ -35,10 +32,11 @@ def run_seed(study: Study, folder: Path, seed: int, show: Show) -> None:
 
     Raises `RecipeError` that names the run, also where it was begun with another recipe.
     """
+    _refuse_hopeless(study, folder, seed)
     before = before_rl(folder, seed)
     show.tell(f"\nSeed {seed}: what comes before RL, for all variants ({before})", style="bold")
     with _named(f"seed {seed}, before RL"):
-        _work(study.recipe(next(iter(study.recipes)), seed), before, show, _prepare)
+        _work(study.recipe(next(iter(study.recipes)), seed), before, show, prepare)
     for number, variant in enumerate(study.recipes, start=1):
         path = variant_run(folder, variant, seed)
         count = f"variant {number} of {len(study.recipes)}"
@@ -69,18 +67,17 @@ def copy_whole(run: Path, copy: Path) -> None:
     beside.rename(copy)
 
 
-async def _prepare(context: Context) -> None:
-    refuse_hopeless(context)
-    await collect(context)
-    await sft(context)
-    for name, stage in exams_after_sft(context):
-        await sit_exam(context, name, stage)
-    await measure(context)
+def _refuse_hopeless(study: Study, folder: Path, seed: int) -> None:
+    """Raise `RecipeError` for a variant still to begin that would stop where its RL begins."""
+    for variant, recipe in study.recipes.items():
+        if not variant_run(folder, variant, seed).exists():
+            with _named(f"variant {variant}"):
+                device = chosen_device(recipe.compute)
+                refuse_unusable(recipe.rl.optimizer, device, "rl.optimizer")
 
 
 async def _practise(context: Context) -> None:
-    await rl(context)
-    await sit_exam(context, "after", "rl")
+    await practise(context)
     report = context.run.path / REPORT
     if not report.exists():
         write_report(context.run, report)

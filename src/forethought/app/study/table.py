@@ -13,9 +13,9 @@ from forethought.app.study.outcomes import (
     rounds_over_seeds,
     rounds_to,
 )
-from forethought.app.study.seeds import SeedMean, over_seeds
 from forethought.app.study.settings import Study, StudySettings, as_words
 from forethought.evaluation.comparison import What, paired_difference
+from forethought.evaluation.intervals import SeedMean, over_seeds
 from forethought.evaluation.results import Estimate, ExamResult
 
 Outcomes = Mapping[str, Sequence[Outcome]]

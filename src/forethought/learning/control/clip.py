@@ -7,7 +7,7 @@ are plain schedules.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from forethought.learning.control.entropy import Band
 from forethought.learning.control.protocol import measured
@@ -67,54 +67,48 @@ class Steered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntropyClip:
-    """The upper clip, moved by entropy within bounds (a `Rule`)."""
+class ByEntropy:
+    """A setting that moves with the side of a band on which entropy lies (a `Rule`)."""
 
+    name: str
     start: float
-    floor: float
-    ceiling: float
-    delta: float
     band: Band
+    move: Callable[[float, int], float]
+    """What follows a value: -1 below the band, 0 within, 1 above."""
 
     def begin(self) -> Steered:
         """The start; no entropy is known."""
         return Steered(value=self.start)
 
     def step(self, state: Steered, metrics: Mapping[str, float]) -> Steered:
-        """Up by `delta` where entropy is below the band, down where it is above."""
+        """Move by the entropy, where it was measured."""
         entropy = measured(metrics, "entropy")
         if entropy is None:
             return state
         first = entropy if state.first is None else state.first
-        value = state.value - self.delta * self.band.side(entropy, first)
-        return Steered(value=min(self.ceiling, max(self.floor, value)), first=first)
+        value = self.move(state.value, self.band.side(entropy, first))
+        return Steered(value=value, first=first)
 
     def settings(self, state: Steered) -> dict[str, float]:
-        """The upper clip."""
-        return {"clip_high": state.value}
+        """The one setting."""
+        return {self.name: state.value}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntropyKL:
-    """The KL coefficient, less by a tenth below the band and more by a tenth above (a `Rule`)."""
+def entropy_clip(
+    *, start: float, floor: float, ceiling: float, delta: float, band: Band
+) -> ByEntropy:
+    """The upper clip: up by `delta` below the band, down above it, from `floor` to `ceiling`."""
 
-    start: float
-    most: float
-    band: Band
+    def move(value: float, side: int) -> float:
+        return min(ceiling, max(floor, value - delta * side))
 
-    def begin(self) -> Steered:
-        """The start; no entropy is known."""
-        return Steered(value=self.start)
+    return ByEntropy(name="clip_high", start=start, band=band, move=move)
 
-    def step(self, state: Steered, metrics: Mapping[str, float]) -> Steered:
-        """Multiply by 0.9, 1 or 1.1."""
-        entropy = measured(metrics, "entropy")
-        if entropy is None:
-            return state
-        first = entropy if state.first is None else state.first
-        factor = (0.9, 1.0, 1.1)[self.band.side(entropy, first) + 1]
-        return replace(state, value=min(self.most, state.value * factor), first=first)
 
-    def settings(self, state: Steered) -> dict[str, float]:
-        """The KL coefficient."""
-        return {"kl_coefficient": state.value}
+def entropy_kl(*, start: float, most: float, band: Band) -> ByEntropy:
+    """The KL coefficient: less by a tenth below the band and more by a tenth above, to `most`."""
+
+    def move(value: float, side: int) -> float:
+        return min(most, value * (0.9, 1.0, 1.1)[side + 1])
+
+    return ByEntropy(name="kl_coefficient", start=start, band=band, move=move)

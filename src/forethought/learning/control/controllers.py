@@ -8,9 +8,9 @@ from typing import Any
 from forethought.core.errors import RecipeError
 from forethought.learning.control.clip import (
     ClipSchedule,
-    EntropyClip,
-    EntropyKL,
     cosine,
+    entropy_clip,
+    entropy_kl,
     linear_floor,
 )
 from forethought.learning.control.entropy import Band, EntropyTarget
@@ -89,7 +89,7 @@ def _clip(
     start = bounds.start
     if settings.schedule == "entropy-feedback":
         return held(
-            EntropyClip(
+            entropy_clip(
                 start=start,
                 floor=settings.floor,
                 ceiling=bounds.ceiling,
@@ -120,7 +120,7 @@ def _entropy(settings: EntropySettings) -> Controller:
 
 def _kl(settings: KLSettings, band: BandSettings, samples: int) -> Controller:
     if settings.target is None:  # the rule `band` has none, and the other needs one
-        return held(EntropyKL(start=settings.start, most=settings.most, band=Band(band)))
+        return held(entropy_kl(start=settings.start, most=settings.most, band=Band(band)))
     return held(
         AdaptiveKL(
             start=settings.start,

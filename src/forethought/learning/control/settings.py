@@ -123,14 +123,12 @@ class KLSettings(Settings):
         if self.rule == "adaptive" and self.target is None:
             raise RecipeError(
                 'rl.control.kl.target is missing: control.kl.rule = "adaptive" holds a KL, '
-                "in nats a "
-                'token; set it to some, such as 0.01, or use rule = "band"'
+                'in nats a token; set it to some, such as 0.01, or use rule = "band"'
             )
         if self.rule == "band" and self.target is not None:
             raise RecipeError(
                 f'rl.control.kl.target = {self.target}: control.kl.rule = "band" goes by '
-                "entropy and "
-                'holds no KL; remove it or use rule = "adaptive"'
+                'entropy and holds no KL; remove it or use rule = "adaptive"'
             )
         return self
 
@@ -154,8 +152,8 @@ class ControlSettings(Settings):
         if self.preset is not None and self.clip is None:
             raise RecipeError(
                 f'rl.control.preset = "{self.preset}": it is where control.clip starts, and '
-                "there is "
-                'none; add control.clip (schedule = "constant" holds it) or remove the preset'
+                'there is none; add control.clip (schedule = "constant" holds it) or remove the '
+                "preset"
             )
         if self.clip is not None:
             self.clip.bounds(self.preset)

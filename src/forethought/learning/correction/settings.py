@@ -46,20 +46,17 @@ class CorrectionSettings(Settings):
         if self.cap is not None and self.weight not in CAPPED:
             raise RecipeError(
                 f"rl.off_policy.correction.cap = {self.cap}: weight = {self.weight} has no "
-                "cap; remove it or "
-                f"use {' or '.join(CAPPED)}"
+                f"cap; remove it or use {' or '.join(CAPPED)}"
             )
         if self.bounds is not None and self.weight not in OWN_BOUNDS:
             raise RecipeError(
                 f"rl.off_policy.correction.bounds = {self.bounds}: weight = {self.weight} has "
-                "no bounds; remove "
-                f"them or use {' or '.join(OWN_BOUNDS)}"
+                f"no bounds; remove them or use {' or '.join(OWN_BOUNDS)}"
             )
         if self.normalize and self.weight == "none":
             raise RecipeError(
                 "rl.off_policy.correction.normalize = true: there are no weights to divide "
-                "by their mean; set "
-                "rl.off_policy.correction.weight or remove it"
+                "by their mean; set rl.off_policy.correction.weight or remove it"
             )
         return self
 
@@ -70,8 +67,7 @@ class CorrectionSettings(Settings):
             if found is not None and found[0] >= found[1]:
                 raise RecipeError(
                     f"rl.off_policy.correction.{key} = {found}: the lower bound must be below "
-                    "the upper one; "
-                    "exchange them"
+                    "the upper one; exchange them"
                 )
         return self
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from forethought.learning.advantage import AdvantageSettings
 from forethought.learning.credit.attempts import Attempt, Credit, Turns, earned_at_turns
 from forethought.learning.credit.gigpo import gigpo
 from forethought.learning.credit.merged import merged
@@ -12,32 +11,30 @@ from forethought.learning.credit.settings import CreditName, CreditSettings
 from forethought.learning.credit.turn_rloo import turn_rloo
 from forethought.learning.credit.turn_rtg import turn_rtg
 
-Form = Callable[[Sequence[Attempt], CreditSettings, AdvantageSettings], list[float] | list[Turns]]
+Form = Callable[[Sequence[Attempt], CreditSettings], list[float] | list[Turns]]
 """One advantage an attempt, or one a turn of each; the attempts may be those of many groups.
 
 `gae` gives what each turn earned: a critic, which needs the weights, makes advantages of that."""
 
 CREDITS: dict[CreditName, Form] = {
-    "outcome": lambda attempts, _, advantage: outcome(attempts, advantage),
-    "merged": lambda attempts, credit, advantage: merged(attempts, advantage, credit.turn_weight),
+    "outcome": lambda attempts, credit: outcome(attempts, credit.advantage),
+    "merged": lambda attempts, credit: merged(attempts, credit.advantage, credit.turn_weight),
     "mt_grpo": mt_grpo,
-    "turn_rtg": lambda attempts, credit, advantage: turn_rtg(attempts, credit.decay, advantage),
-    "turn_rloo": lambda attempts, credit, _: turn_rloo(attempts, credit.decay, credit.baseline),
+    "turn_rtg": lambda attempts, credit: turn_rtg(attempts, credit.decay, credit.advantage),
+    "turn_rloo": lambda attempts, credit: turn_rloo(attempts, credit.decay, credit.baseline),
     "gigpo": gigpo,
-    "gae": lambda attempts, _, __: [tuple(earned_at_turns(each)) for each in attempts],
+    "gae": lambda attempts, _: [tuple(earned_at_turns(each)) for each in attempts],
 }
 
 
-def assign(
-    attempts: Sequence[Attempt], credit: CreditSettings, advantage: AdvantageSettings
-) -> list[Credit]:
+def assign(attempts: Sequence[Attempt], credit: CreditSettings) -> list[Credit]:
     """What each attempt is credited with, in the order given.
 
     An attempt whose reward is not known, NaN in total or at a turn, leaves every statistic and
     gets 0.
     """
     known = [place for place, attempt in enumerate(attempts) if attempt.known]
-    found = CREDITS[credit.type]([attempts[place] for place in known], credit, advantage)
+    found = CREDITS[credit.type]([attempts[place] for place in known], credit)
     credits = [Credit(whole=0.0)] * len(attempts)
     for place, each in zip(known, found, strict=True):
         if isinstance(each, tuple):

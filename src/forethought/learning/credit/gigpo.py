@@ -10,9 +10,7 @@ from forethought.learning.credit.attempts import Attempt, Turns
 from forethought.learning.credit.settings import CreditSettings
 
 
-def gigpo(
-    attempts: Sequence[Attempt], credit: CreditSettings, advantage: AdvantageSettings
-) -> list[Turns]:
+def gigpo(attempts: Sequence[Attempt], credit: CreditSettings) -> list[Turns]:
     """A^E + weight * A^S for each turn; a state that was met once has A^S = 0."""
     states = [
         tuple(state for each in one.episode.trajectories for state in anchors(each))
@@ -25,8 +23,8 @@ def gigpo(
     ]
     totals = [attempt.total for attempt in attempts]
     counts = list(map(len, returns)) if credit.episode_over == "turns" else None
-    of_attempts = episode_advantages(totals, groups, advantage, counts)
-    of_states = state_advantages(returns, states, groups, advantage)
+    of_attempts = episode_advantages(totals, groups, credit.advantage, counts)
+    of_states = state_advantages(returns, states, groups, credit.advantage)
     return [
         tuple(whole + credit.turn_weight * each for each in mine)
         for whole, mine in zip(of_attempts, of_states, strict=True)

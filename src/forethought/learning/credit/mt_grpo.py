@@ -14,15 +14,13 @@ from forethought.learning.credit.attempts import Attempt, Turns
 from forethought.learning.credit.settings import CreditSettings
 
 
-def mt_grpo(
-    attempts: Sequence[Attempt], credit: CreditSettings, advantage: AdvantageSettings
-) -> list[Turns]:
+def mt_grpo(attempts: Sequence[Attempt], credit: CreditSettings) -> list[Turns]:
     """The advantage of each turn, as printed or as released.
 
     Raises `RecipeError` where attempts of a group differ in how many turns they have (as printed),
     or where one has more than two (as released).
     """
-    groups = [attempt.group for attempt in attempts]
+    groups, advantage = [attempt.group for attempt in attempts], credit.advantage
     rewards = [_only_agent(attempt) for attempt in attempts]
     outcomes = [attempt.last for attempt in attempts]
     if credit.form == "released":

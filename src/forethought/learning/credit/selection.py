@@ -1,10 +1,10 @@
-"""Which attempts are trained on, and which are only compared with. Off unless a recipe asks."""
+"""Which groups and attempts are trained on, which are only compared with. All unless asked."""
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Self
+from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings
@@ -20,8 +20,14 @@ NO_CALLS = 0.5
 
 
 class SelectionSettings(Settings):
-    """Which of a group's attempts are trained."""
+    """Which groups are trained, and which of their attempts."""
 
+    draws: PositiveInt = 1
+    """Draws of problems in a round at most, until enough groups have right attempts and others; 1
+    takes one draw as it comes. 10 is usual (DAPO)."""
+    uninformative: Literal["count", "leave_out"] = "count"
+    """Groups whose rewards are all equal carry no gradient: do their tokens count in the loss's
+    denominators (as in the paper), or are they left out (as in DAPO's filter)?"""
     mask_void_turns: bool = False
     """Leave attempts with a void turn, neither a call that can run nor an answer, out of the loss;
     the others are still compared with them."""
@@ -45,8 +51,7 @@ class SelectionSettings(Settings):
             raise RecipeError(
                 f"rl.selection.keep = {self.keep}: keep_right = {self.keep_right} and keep_wrong = "
                 f"{self.keep_wrong} leave room for one kind alone, which has nothing to be "
-                "compared "
-                "with; lower them or raise keep"
+                "compared with; lower them or raise keep"
             )
         if not self.keep and (self.keep_right, self.keep_wrong) != (2, 2):
             raise RecipeError(

@@ -42,7 +42,7 @@ class CriticSettings(Settings):
 
 
 class CreditSettings(Settings):
-    """Whether an attempt's turns share one advantage, and what each gets if they do not."""
+    """How attempts are compared, and what each of their turns gets of what comes of it."""
 
     type: CreditName = "outcome"
     """outcome: one advantage an attempt; merged: the same, with a weight on what turns earned;
@@ -64,7 +64,8 @@ class CreditSettings(Settings):
     """Whose mean return turn_rloo subtracts: that of the others that reached the turn too, or that
     of all others, where one that has ended counts 0. With `all`, groups whose outcomes are
     equal move the policy too."""
-
+    advantage: AdvantageSettings = AdvantageSettings()
+    """How attempts of one group are compared."""
     critic: CriticSettings = CriticSettings()
     """gae: the critic."""
 
@@ -79,20 +80,41 @@ class CreditSettings(Settings):
                 )
         if self.type == "mt_grpo":
             self._refuse_another_form()
+        self._refuse_another_comparison()
         return self
 
     def _refuse_another_form(self) -> None:
         if self.form == "paper" and self.turn_weight != 1.0:
             raise RecipeError(
                 f"rl.credit.turn_weight = {self.turn_weight}: mt_grpo as printed discounts "
-                "what comes "
-                'later and weighs nothing; set credit.discount, or credit.form = "released"'
+                "what comes later and weighs nothing; set credit.discount, or "
+                'credit.form = "released"'
             )
         if self.form == "released" and self.discount is not None:
             raise RecipeError(
                 f"rl.credit.discount = {self.discount}: mt_grpo as released weighs the first "
-                "turn and "
-                'discounts nothing; set credit.turn_weight, or credit.form = "paper"'
+                "turn and discounts nothing; set credit.turn_weight, or "
+                'credit.form = "paper"'
+            )
+
+    def _refuse_another_comparison(self) -> None:
+        if self.type == "turn_rloo" and self.advantage != AdvantageSettings():
+            raise RecipeError(
+                'rl.credit.type = "turn_rloo": it subtracts the mean of the other attempts and '
+                "divides by nothing, so rl.credit.advantage has no say; remove that table, or use "
+                "turn_rtg"
+            )
+        if self.type == "gae" and self.advantage != AdvantageSettings():
+            raise RecipeError(
+                'rl.credit.type = "gae": a critic says what was to be expected, so '
+                "rl.credit.advantage has no say; remove that table, or use credit.type = outcome"
+            )
+        kind = self.advantage.kind
+        allowed = COMPARED_BY.get(self.type, (kind,))
+        if kind not in allowed:
+            raise RecipeError(
+                f'rl.credit.advantage.kind = "{kind}": rl.credit.type = "{self.type}" compares '
+                f"turns by one of {', '.join(allowed)}; use one of these, or credit.type = outcome"
             )
 
     @property
@@ -101,23 +123,3 @@ class CreditSettings(Settings):
         if self.discount is not None:
             return self.discount
         return 0.95 if self.type == "gigpo" else 1.0
-
-
-def refuse_other_comparison(credit: CreditSettings, advantage: AdvantageSettings) -> None:
-    """Raise `RecipeError` for a way of comparing that this type of credit does not use."""
-    if credit.type == "turn_rloo" and advantage != AdvantageSettings():
-        raise RecipeError(
-            'rl.credit.type = "turn_rloo": it subtracts the mean of the other attempts and divides '
-            "by nothing, so rl.advantage has no say; remove that table, or use turn_rtg"
-        )
-    if credit.type == "gae" and advantage != AdvantageSettings():
-        raise RecipeError(
-            'rl.credit.type = "gae": a critic says what was to be expected, so rl.advantage has no '
-            "say; remove that table, or use credit.type = outcome"
-        )
-    allowed = COMPARED_BY.get(credit.type, (advantage.kind,))
-    if advantage.kind not in allowed:
-        raise RecipeError(
-            f'rl.advantage.kind = "{advantage.kind}": rl.credit.type = "{credit.type}" compares '
-            f"turns by one of {', '.join(allowed)}; use one of these, or credit.type = outcome"
-        )

@@ -3,13 +3,15 @@
 Shapes: B sequences, T tokens.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from forethought.learning.losses.policy_loss import PerToken, policy_loss
-from forethought.learning.losses.ratios import log_ratio
+from forethought.learning.losses.ratios import token_ratio
 from forethought.learning.losses.result import LossResult
 from forethought.learning.losses.settings import LossSettings, Terms
 from forethought.learning.streams import Denominators, Streams
@@ -54,30 +56,17 @@ def clipped_surrogate(ratio_BT: Tensor, advantages_BT: Tensor, terms: Terms) -> 
     )
 
 
-def token_clipped(
-    logprobs_BT: Tensor,
-    streams: Streams,
-    denominators: Denominators,
-    settings: LossSettings,
-    own: Terms,
-) -> LossResult:
-    """The clipped surrogate of each token's own ratio; a loss with its `own` terms is a line."""
-    ratio_BT = log_ratio(logprobs_BT, streams).exp()
-    return clipped_policy_loss(
-        ratio_BT, logprobs_BT, streams, denominators, settings=settings, own=own
-    )
-
-
 def clipped_policy_loss(
-    ratio_BT: Tensor,
     logprobs_BT: Tensor,
     streams: Streams,
     denominators: Denominators,
-    *,
     settings: LossSettings,
+    *,
     own: Terms,
+    ratio: Callable[[Tensor, Streams], Tensor],
 ) -> LossResult:
-    """The clipped surrogate of a ratio, as a policy loss."""
+    """The clipped surrogate of a ratio; a loss with its `own` terms and its ratio is a line."""
+    ratio_BT = ratio(logprobs_BT, streams)
     advantages_BT = streams.kept(streams.advantages_BT)
     surrogate = clipped_surrogate(ratio_BT, advantages_BT, settings.terms(own))
     per_token = PerToken(
@@ -90,3 +79,7 @@ def clipped_policy_loss(
         },
     )
     return policy_loss(per_token, logprobs_BT, streams, denominators, settings)
+
+
+token_clipped = partial(clipped_policy_loss, ratio=token_ratio)
+"""The clipped surrogate of each token's own ratio."""

@@ -18,6 +18,11 @@ def log_ratio(logprobs_BT: Tensor, streams: Streams) -> Tensor:
     return difference_BT.clamp(-LIMIT, LIMIT)
 
 
+def token_ratio(logprobs_BT: Tensor, streams: Streams) -> Tensor:
+    """π/π_old of each policy token; 1 elsewhere."""
+    return log_ratio(logprobs_BT, streams).exp()
+
+
 def sequence_ratio(logprobs_BT: Tensor, streams: Streams) -> Tensor:
     """exp of the mean log-ratio over a sequence's policy tokens, the same value at each of them.
 

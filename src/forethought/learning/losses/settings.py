@@ -158,14 +158,13 @@ class LossSettings(Settings):
         if self.dual_clip and self.dual_clip <= 1:
             raise RecipeError(
                 f"rl.loss.dual_clip = {self.dual_clip}: it caps ratios that are too high, so "
-                "it must "
-                "be above 1 (3 and 10 are usual), or 0 for none"
+                "it must be above 1 (3 and 10 are usual), or 0 for none"
             )
         if self.cispo_cap_abs is not None and self.clip_high is not None:
             raise RecipeError(
-                f"rl.loss.cispo_cap_abs = {self.cispo_cap_abs} and loss.clip_high = "
-                f"{self.clip_high}: "
-                "both cap the ratio, one at itself and the other at 1 + clip_high; keep one"
+                f"rl.loss.cispo_cap_abs = {self.cispo_cap_abs} and rl.loss.clip_high = "
+                f"{self.clip_high}: both cap the ratio, one at itself and the other at 1 + "
+                "clip_high; keep one"
             )
         return self
 

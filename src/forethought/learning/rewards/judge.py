@@ -21,7 +21,7 @@ from forethought.core.randomness import derive_seed
 from forethought.core.trajectory import Episode, Group, Trajectory, Turn
 from forethought.learning.rewards.settings import JudgeSettings
 from forethought.policy.protocol import SamplingSettings
-from forethought.policy.remote import RemotePolicy
+from forethought.policy.remote import RemotePolicy, RemoteSettings
 
 RUBRIC = """\
 You judge the turns of an agent that answers a question with tools. You are given the question, \
@@ -94,16 +94,19 @@ def judge_figures(judgements: Mapping[str, Judgement]) -> dict[str, float]:
     }
 
 
-def refuse_unjudged(judgements: Mapping[str, Judgement], share: float, what: str) -> None:
-    """Raise `RecipeError` when the endpoint judged too few: more than `share` of all failed.
+def refuse_unjudged(
+    judgements: Mapping[str, Judgement], share: float, what: str, endpoint: RemoteSettings
+) -> None:
+    """Raise `RecipeError` when `endpoint` judged too few: more than `share` of all failed.
 
     `what` is the setting that holds the limit. Replies that could not be read do not count.
     """
     lost = judge_figures(judgements)["judge/failed"]
     if lost > share:
         raise RecipeError(
-            f"{lost:.0%} of the trajectories could not be judged, and {what} allows {share:.0%}: "
-            "see whether reward.judge.endpoint answers, or remove reward.judge"
+            f"rl.reward.judge.endpoint, the model {endpoint.model!r} at {endpoint.base_url}: "
+            f"{lost:.0%} of the trajectories could not be judged, and {what} allows {share:.0%}; "
+            "see whether the endpoint answers, or remove rl.reward.judge"
         )
 
 

@@ -115,8 +115,7 @@ class RewardSettings(Settings):
         if self.overlong_buffer > self.overlong_limit:
             raise RecipeError(
                 f"rl.reward.overlong_buffer = {self.overlong_buffer}: it lies within the "
-                "limit, and "
-                f"rl.reward.overlong_limit is {self.overlong_limit}; raise the limit or shrink the "
-                "buffer (0 turns the penalty off)"
+                f"limit, and rl.reward.overlong_limit is {self.overlong_limit}; raise the limit or "
+                "shrink the buffer (0 turns the penalty off)"
             )
         return self

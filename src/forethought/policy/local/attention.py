@@ -106,6 +106,21 @@ def paired(values_D: Tensor) -> Tensor:
     return values_D.unflatten(-1, (2, -1)).transpose(-1, -2)
 
 
+def attended(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    causal: bool = False,
+    mask: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Attention of queries [..., H, T, D] over keys and values, by torch's kernel for the CPU.
+
+    The output, and beside it each token's log-normaliser [..., H, T] (float32).
+    """
+    return _forward(query, key, value, 0.0, causal, attn_mask=mask)
+
+
 def attend(turned_NSD: Tensor, heads: Heads, packing: Packing, dtype: torch.dtype) -> Tensor:
     """What each token takes from those before it, [N, H, D], of turned states [N, S, D].
 
@@ -136,16 +151,16 @@ class StretchAttention(torch.autograd.Function):
         query, key, value = _heads_first(turned_NSD, heads)
         lengths = [each.stop - each.start for each in packing.stretches]
         own = zip(*(each.split(lengths, 2) for each in (query, key, value)), strict=True)
-        parts = [_forward(*each, 0.0, True) for each in own]
+        parts = [attended(*each, causal=True) for each in own]
         # The kernels write tokens first, whatever the shape says.
         mixed_1HND = torch.cat([each.transpose(1, 2) for each, _ in parts], 1).transpose(1, 2)
         totals_1HN = torch.cat([each.transpose(1, 2) for _, each in parts], 1).transpose(1, 2)
         for each in packing.shared:
             readers, read = slice(each.stop, each.reach), slice(each.start, each.stop)
-            _put_together(
+            put_together(
                 mixed_1HND[:, :, readers],
                 totals_1HN[:, :, readers],
-                *_forward(query[:, :, readers], key[:, :, read], value[:, :, read], 0.0, False),
+                *attended(query[:, :, readers], key[:, :, read], value[:, :, read]),
             )
         ctx.save_for_backward(turned_NSD, mixed_1HND, totals_1HN)
         ctx.heads, ctx.packing, ctx.lengths = heads, packing, lengths
@@ -182,8 +197,8 @@ def _heads_first(states_NSD: Tensor, heads: Heads) -> tuple[Tensor, ...]:
     return states_NSD.transpose(0, 1)[None].split((heads.query, heads.key, heads.key), 1)
 
 
-def _put_together(held: Tensor, held_totals: Tensor, mixed: Tensor, totals: Tensor) -> None:
-    """Add attention over other keys to attention over some, in place."""
+def put_together(held: Tensor, held_totals: Tensor, mixed: Tensor, totals: Tensor) -> None:
+    """Add attention over other keys to attention over some, in place, by their log-normalisers."""
     both = torch.logaddexp(held_totals, totals)
     held.mul_((held_totals - both).exp_()[..., None])
     held.add_(mixed * (totals - both).exp_()[..., None])

@@ -50,19 +50,16 @@ def choose(
     scaled_BV -= scaled_BV.amax(-1, keepdim=True)
     weights_BV = scaled_BV.exp()
     total_B = weights_BV.sum(-1)
-    # The mean of the scaled logits under the distribution, without another [B, V] of memory.
-    mean_B = torch.bmm(weights_BV[:, None], scaled_BV[:, :, None])[:, 0, 0] / total_B
     kept_BV = weights_BV
     if bool((top_ps_B < 1).any()):
         kept_BV = truncate(weights_BV / total_B[:, None], top_ps_B)
     ids_B = draw(kept_BV, uniforms_B)
     if bool(greedy_B.any()):
         ids_B = torch.where(greedy_B, scaled_BV.argmax(-1), ids_B)
-    return Choice(
-        ids_B=ids_B,
-        logprobs_B=scaled_BV.gather(1, ids_B[:, None])[:, 0] - total_B.log(),
-        entropies_B=total_B.log() - mean_B,
-    )
+    logprobs_B = scaled_BV.gather(1, ids_B[:, None])[:, 0] - total_B.log()
+    # The mean of the scaled logits under the distribution, without another [B, V] of memory.
+    mean_B = scaled_BV.mul_(weights_BV).sum(-1) / total_B
+    return Choice(ids_B=ids_B, logprobs_B=logprobs_B, entropies_B=total_B.log() - mean_B)
 
 
 def draw(weights_BV: Tensor, uniforms_B: Tensor) -> Tensor:

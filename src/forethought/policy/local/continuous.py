@@ -1,8 +1,8 @@
 """Continuous batching: rows join when their turn begins and leave at the token that ends it.
 
 A row is read first (what its conversation has not read yet), then speaks in the batch. What a
-conversation has read is kept for its next turn; what several rows begin with is read once. A
-conversation that waits for a tool holds memory and costs no time.
+conversation has read is kept for its next turn; what several rows begin with is read once, and
+kept once where that pays. A conversation that waits for a tool holds memory and costs no time.
 
 A batch lives for one version of the weights: another version begins with nothing read.
 
@@ -13,7 +13,7 @@ Shapes: B rows that speak.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,14 +23,15 @@ from torch import Tensor
 
 from forethought.policy.local.choice import Choice, choose, uniforms
 from forethought.policy.local.inference import Inference, Piece
-from forethought.policy.local.prefixes import Prefix, Slots, alike
+from forethought.policy.local.prefixes import Prefix, alike
+from forethought.policy.local.slots import Slots
 from forethought.policy.local.turns import Request, Row
 from forethought.policy.protocol import Sampled
 
 READ_AT_ONCE = 512
 """Tokens read between two steps of the rows that speak."""
 BORROWED_FROM = 32
-"""Tokens from which on it pays to copy what another opening has read."""
+"""Tokens from which on it pays to begin with what another opening has read."""
 OPENINGS_KEPT = 4096
 """Tokens of finished openings that are kept for rows which begin alike, the latest first."""
 
@@ -42,6 +43,7 @@ class _Reading:
     prefix: Prefix
     ids: tuple[int, ...]
     rows: list[Row] = field(default_factory=list[Row])
+    is_root: bool = False
 
     @property
     def missing(self) -> int:
@@ -111,7 +113,7 @@ class ContinuousBatch:
             reading.rows = [row for row in reading.rows if row.seat != seat]
         for slot, row in enumerate(self._speaking):
             if row.seat == seat:
-                self._vacate([slot])
+                self._leave([slot])
                 break
 
     def step(self) -> list[tuple[int, Sampled]]:
@@ -132,7 +134,6 @@ class ContinuousBatch:
         return reading
 
     def _begin_reading(self, prefix: Prefix, context: tuple[int, ...]) -> _Reading:
-        prefix.reserve(len(context))
         return _Reading(prefix=prefix, ids=context)
 
     def _read(self) -> None:
@@ -147,6 +148,7 @@ class ContinuousBatch:
                 self._borrow(reading.prefix, reading.ids)
                 begun.append(reading.ids)
             if reading.missing and left:
+                reading.prefix.reserve(len(reading.ids))
                 start = reading.prefix.length
                 ids = reading.ids[start : start + left]
                 pieces.append(Piece(prefix=reading.prefix, ids=ids))
@@ -157,26 +159,45 @@ class ContinuousBatch:
         self._readings = [reading for reading in self._readings if reading.missing]
 
     def _borrow(self, prefix: Prefix, ids: tuple[int, ...]) -> None:
-        """Copy what an opening that has been read begins with alike: tools are announced alike."""
+        """Begin with what an opening that has been read begins with: tools are announced alike."""
         others = [each.prefix for each in self._openings.values() if each.prefix is not prefix]
         best = max(others, key=lambda each: alike(each.ids, ids), default=prefix)
-        if (length := alike(best.ids, ids)) >= BORROWED_FROM:
-            prefix.borrow(best, length)
+        if (length := alike(best.ids, ids)) < BORROWED_FROM:
+            return
+        roots = dict.fromkeys(each.root for each in others if each.root is not None)
+        longest = max(roots, key=lambda root: alike(root.ids, ids), default=prefix)
+        # Rows of one root are the faster the more they are: better one root than two longer ones.
+        if length - longest.length < BORROWED_FROM and alike(longest.ids, ids) == longest.length:
+            prefix.begin_as(longest)
+        else:
+            prefix.begin_as(best.first(length))
+        if not self._inference.pays_to_share(prefix.length):
+            prefix.settle()
 
     def _seat(self, complete: Iterable[_Reading]) -> None:
         """Give slots to the rows that wait for these readings."""
-        ready = [reading for reading in complete if reading.rows]
-        newcomers = sum(len(reading.rows) for reading in ready)
-        longest = max((reading.prefix.length for reading in ready), default=0)
+        ready = [(each, self._root(each)) for each in complete if each.rows]
+        newcomers = sum(len(reading.rows) for reading, _ in ready)
+        longest = max((reading.prefix.after(root) for reading, root in ready), default=0)
         # All at once: to grow is to copy what is there.
         self._slots.reserve(len(self._speaking) + newcomers, longest + 1)
-        for reading in ready:
+        for reading, root in ready:
             for row in reading.rows:
-                self._slots.put(len(self._speaking), reading.prefix)
+                self._slots.join(reading.prefix, root)
                 self._speaking.append(row)
             reading.rows.clear()
             self._roster = None
         self._forget_old_openings()
+
+    def _root(self, reading: _Reading) -> Prefix | None:
+        """What the rows that wait for a reading will stand on: all of it, if they are several."""
+        prefix = reading.prefix
+        if not reading.is_root:
+            if len(reading.rows) < 2 or not self._inference.pays_to_share(prefix.length):
+                return prefix.root
+            prefix.settle()
+            reading.is_root = True
+        return prefix
 
     def _forget_old_openings(self) -> None:
         held = sum(len(context) for context in self._openings)
@@ -189,22 +210,13 @@ class ContinuousBatch:
 
     def _speak(self) -> None:
         rows = self._speaking
-        device = self._inference.device
-        longest = max(row.length for row in rows)
-        self._slots.reserve(len(rows), longest)
-        logits_BV = self._inference.speak(
-            torch.tensor([row.newest for row in rows], device=device),
-            torch.tensor([row.length - 1 for row in rows], device=device),
-            longest,
-            self._slots,
-        )
-        self._extend(self._choose(logits_BV))
+        self._slots.reserve(len(rows), self._slots.longest + 1)
+        newest_B = torch.tensor([row.newest for row in rows], device=self._inference.device)
+        self._extend(self._choose(self._inference.speak(newest_B, self._slots)))
         over = [slot for slot, row in enumerate(rows) if row.finish is not None]
-        for slot in over:
-            row = rows[slot]
-            self._kept[row.seat] = self._slots.take(slot, (*row.request.ids, *row.ids[:-1]))
+        for row, prefix in self._leave(over):
+            self._kept[row.seat] = prefix
             self._end(row)
-        self._vacate(over)
 
     def _choose(self, logits_BV: Tensor) -> Choice:
         roster = self._roster or self._call_roll(logits_BV.device)
@@ -234,15 +246,16 @@ class ContinuousBatch:
             row.logprobs.append(logprob)
             row.entropies.append(entropy)
 
-    def _vacate(self, slots: Iterable[int]) -> None:
-        """Free these slots: the last row moves into each, so that rows stay side by side."""
-        for slot in sorted(slots, reverse=True):
-            last = len(self._speaking) - 1
-            if slot < last:
-                self._slots.move(last, slot, self._speaking[last].length)
-                self._speaking[slot] = self._speaking[last]
-            self._speaking.pop()
-            self._roster = None
+    def _leave(self, slots: Sequence[int]) -> list[tuple[Row, Prefix]]:
+        """Free these slots: the rows that were there, and what they have read."""
+        if not slots:
+            return []
+        rows = self._speaking
+        read = {slot: (*rows[slot].request.ids, *rows[slot].ids)[:-1] for slot in slots}
+        prefixes, staying = self._slots.leave(read)
+        self._speaking = [rows[old] for old in staying]
+        self._roster = None
+        return [(rows[slot], prefix) for slot, prefix in zip(slots, prefixes, strict=True)]
 
     def _end(self, row: Row) -> bool:
         """Hand the row's turn over if it has ended."""

@@ -13,9 +13,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from forethought.policy.local.cached_attention import attend_to_past, attend_to_slots, visible
 from forethought.policy.local.decoder import Decoder, rotate
 from forethought.policy.local.fused import FusedLayer, FusedWeights
-from forethought.policy.local.prefixes import Prefix, Slots
+from forethought.policy.local.prefixes import Prefix
+from forethought.policy.local.slots import Slots
+
+SHARED_FROM = 2**16
+"""Bytes of keys and values a layer from which on it pays to keep once what rows begin with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +49,14 @@ class Inference:
         shape = (len(self._decoder.blocks), 2, self._key_heads, 0, self._size)
         return torch.zeros(shape, dtype=self._dtype, device=self.device)
 
+    def pays_to_share(self, length: int) -> bool:
+        """Whether rows that begin alike with so many tokens should keep them once.
+
+        What that saves is reading: of little, it is less than what putting parts together costs.
+        """
+        held = 2 * self._key_heads * self._size * self._dtype.itemsize * length
+        return self.device.type == "cpu" and held >= SHARED_FROM
+
     @torch.inference_mode()
     def read(self, pieces: Sequence[Piece]) -> None:
         """Extend each piece's prefix by its tokens."""
@@ -66,23 +79,25 @@ class Inference:
             piece.prefix.ids.extend(piece.ids)
 
     @torch.inference_mode()
-    def speak(self, ids_B: Tensor, places_B: Tensor, longest: int, slots: Slots) -> Tensor:
+    def speak(self, ids_B: Tensor, slots: Slots) -> Tensor:
         """Logits [B, V] after one more token a row, row n being in slot n.
 
-        Each token is written at its own place; `longest` is the largest place plus one.
+        Each token's keys and values are written after those of its row; there must be room.
         """
-        B = ids_B.shape[0]
-        cos_BD, sin_BD = self._rotations(places_B, longest)
-        seen_BL = torch.arange(longest, device=self.device) <= places_B[:, None]
-        rows_B = torch.arange(B, device=self.device)
+        B, longest = len(slots), slots.longest + 1
+        lengths_B, rows_B = slots.lengths, torch.arange(len(slots), device=self.device)
+        places_B = slots.starts + lengths_B
+        cos_BD, sin_BD = self._rotations(places_B, slots.reach + 1)
+        mask_B11L = visible(lengths_B, longest, self._dtype)
         hidden_BE = F.embedding(ids_B, self.weights.embedding_VE).float()
         for number, layer in enumerate(self.weights.layers):
             query_BHD, pair_2BKD = self._project(layer, hidden_BE, cos_BD, sin_BD)
-            states_2BKLD = slots.states_Y2BKLD[number]
-            states_2BKLD[:, rows_B, :, places_B] = pair_2BKD.transpose(0, 1)
-            keys_BKLD, values_BKLD = states_2BKLD[:, :B, :, :longest]
-            mixed_BE = attend(query_BHD, keys_BKLD, values_BKLD, seen_BL)
+            states_2BKLD = slots.layers[number]
+            states_2BKLD[:, rows_B, :, lengths_B] = pair_2BKD.transpose(0, 1)
+            seen_2BKLD = states_2BKLD[:, :B, :, :longest]
+            mixed_BE = attend_to_slots(query_BHD, seen_2BKLD, mask_B11L, slots.sharing, number)
             hidden_BE = _finish(layer, hidden_BE, mixed_BE)
+        slots.lengthen()
         return self.weights.head(self.weights.norm(hidden_BE)).float()
 
     def _project(
@@ -107,27 +122,10 @@ class Inference:
         return torch.tensor(numbers, device=self.device)
 
 
-def attend(query_BHD: Tensor, keys_BKLD: Tensor, values_BKLD: Tensor, seen_BL: Tensor) -> Tensor:
-    """Attention of one query a row, [B, H * D].
-
-    Heads that share keys and values go in as if they were places of one head: what they share is
-    then read from memory once.
-    """
-    B, H, D = query_BHD.shape
-    K = keys_BKLD.shape[1]
-    mixed = F.scaled_dot_product_attention(
-        query_BHD.reshape(B, K, H // K, D),
-        keys_BKLD,
-        values_BKLD,
-        attn_mask=seen_BL[:, None, None],
-    )
-    return mixed.reshape(B, H * D)
-
-
 def _store(number: int, pieces: Sequence[Piece], pair_2NKD: Tensor) -> None:
     start = 0
     for piece in pieces:
-        stop, past = start + len(piece.ids), piece.prefix.length
+        stop, past = start + len(piece.ids), piece.prefix.after(piece.prefix.root)
         states_2KLD = piece.prefix.states_Y2KLD[number, :, :, past : past + len(piece.ids)]
         states_2KLD.copy_(pair_2NKD[:, start:stop].transpose(1, 2))
         start = stop
@@ -138,29 +136,9 @@ def _attend(number: int, pieces: Sequence[Piece], query_NHD: Tensor) -> Tensor:
     start = 0
     for piece in pieces:
         stop = start + len(piece.ids)
-        states_2KLD = piece.prefix.states_Y2KLD[number, :, :, : piece.prefix.length + stop - start]
-        mixed_HTD = _attend_to_past(query_NHD[start:stop].transpose(0, 1), states_2KLD)
-        mixed_NHD[start:stop] = mixed_HTD.transpose(0, 1)
+        mixed_NHD[start:stop] = attend_to_past(query_NHD[start:stop], piece.prefix, number)
         start = stop
     return mixed_NHD
-
-
-def _attend_to_past(query_HTD: Tensor, states_2KLD: Tensor) -> Tensor:
-    """Causal attention [H, T, D] of the last T places of L."""
-    T, L = query_HTD.shape[1], states_2KLD.shape[2]
-    keys_KLD, values_KLD = states_2KLD
-    mask_TL = None
-    if L > T > 1:
-        mask_TL = torch.ones(T, L, dtype=torch.bool, device=query_HTD.device).tril(L - T)
-    mixed = F.scaled_dot_product_attention(
-        query_HTD[None],
-        keys_KLD[None],
-        values_KLD[None],
-        attn_mask=mask_TL,
-        is_causal=T > 1 and L == T,
-        enable_gqa=query_HTD.shape[0] != keys_KLD.shape[0],
-    )
-    return mixed[0]
 
 
 def _finish(layer: FusedLayer, hidden_NE: Tensor, mixed_NE: Tensor) -> Tensor:

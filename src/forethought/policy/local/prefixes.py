@@ -1,11 +1,15 @@
-"""Keys and values of what has been read: one prefix alone, or many rows that speak at once.
+"""What has been read: token ids, and the keys and values that the model made of them.
 
-Shapes: Y layers, B rows, K key-value heads, L places, D head size; the pair 2 is keys and values.
+A prefix may stand on another, its root, which others stand on too: it then holds only what comes
+after, and what is shared is held once.
+
+Shapes: Y layers, K key-value heads, L places, D head size; the pair 2 is keys and values.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 BLOCK = 64
@@ -14,64 +18,75 @@ BLOCK = 64
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Prefix:
-    """What one row has read so far: its ids, and states [Y, 2, K, L, D] with room for more."""
+    """What one row has read so far: its ids, and states [Y, 2, K, L, D] with room for more.
+
+    The states are those after the root's. A root stands on nothing and is never changed again.
+    """
 
     ids: list[int]
     states_Y2KLD: Tensor
+    root: "Prefix | None" = None
 
     @property
     def length(self) -> int:
-        """How many tokens have been read."""
+        """How many tokens have been read, the root's included."""
         return len(self.ids)
+
+    @property
+    def start(self) -> int:
+        """How many of them the root holds."""
+        return 0 if self.root is None else self.root.length
+
+    @property
+    def own(self) -> Tensor:
+        """The states of what has been read after the root."""
+        return self.states_Y2KLD[:, :, :, : self.after(self.root)]
+
+    def after(self, root: "Prefix | None") -> int:
+        """How many tokens have been read after those of a root."""
+        return self.length - (0 if root is None else root.length)
 
     def keep_common(self, ids: Sequence[int]) -> None:
         """Forget everything from the first token in which `ids` differ on."""
         del self.ids[alike(self.ids, ids) :]
+        if self.root is not None and self.length < self.root.length:
+            self.root = self.root.first(self.length)
 
-    def borrow(self, other: "Prefix", length: int) -> None:
-        """Begin as `other` does, by copying its first `length` places. There must be room."""
-        self.states_Y2KLD[:, :, :, :length] = other.states_Y2KLD[:, :, :, :length]
-        self.ids[:] = other.ids[:length]
+    def first(self, length: int) -> "Prefix":
+        """The first `length` tokens as a root; a view where this one stands on nothing."""
+        if self.root is None:
+            states_Y2KLD = self.states_Y2KLD[:, :, :, :length]
+        elif length <= self.start:
+            return self.root.first(length)
+        else:
+            parts = (self.root.own, self.own[:, :, :, : length - self.start])
+            states_Y2KLD = torch.cat(parts, 3)
+        return Prefix(ids=self.ids[:length], states_Y2KLD=states_Y2KLD)
+
+    def begin_as(self, root: "Prefix") -> None:
+        """Stand on `root`. Nothing may have been read yet."""
+        self.root = root
+        self.ids[:] = root.ids
+
+    def settle(self) -> None:
+        """Hold all of it, and stand on nothing any more. Room for more is kept."""
+        if self.root is None:
+            return
+        room = self.states_Y2KLD[:, :, :, self.after(self.root) :]
+        self.states_Y2KLD = torch.cat((self.root.own, self.own, room), 3)
+        self.root = None
 
     def reserve(self, places: int) -> None:
-        """Make room for at least `places` tokens."""
-        self.states_Y2KLD = grown(self.states_Y2KLD, 3, _blocks(places), self.length)
-
-
-class Slots:
-    """Rows that speak at once, in one tensor: row n of a step lies in slot n."""
-
-    def __init__(self, empty_Y2KLD: Tensor) -> None:
-        """No rows; `empty_Y2KLD` has the sizes, number type and device (its L may be 0)."""
-        Y, _, K, _, D = empty_Y2KLD.shape
-        self.states_Y2BKLD = empty_Y2KLD.new_zeros(Y, 2, 0, K, 0, D)
-
-    def reserve(self, rows: int, places: int) -> None:
-        """Make room for this many rows of this many places."""
-        held = self.states_Y2BKLD.shape[2]
-        if rows > held:
-            rows = max(rows, held + held // 2)
-            self.states_Y2BKLD = grown(self.states_Y2BKLD, 2, rows, held)
-        held = self.states_Y2BKLD.shape[4]
-        if places > held:
-            places = _blocks(max(places + BLOCK, held + held // 2))
-            self.states_Y2BKLD = grown(self.states_Y2BKLD, 4, places, held)
-
-    def put(self, slot: int, prefix: Prefix) -> None:
-        """Copy a prefix into a slot."""
-        length = prefix.length
-        self.states_Y2BKLD[:, :, slot, :, :length] = prefix.states_Y2KLD[:, :, :, :length]
-
-    def take(self, slot: int, ids: Sequence[int]) -> Prefix:
-        """A slot's states as a prefix of its own; `ids` are the tokens that it has read."""
-        places = min(_blocks(len(ids) + BLOCK), self.states_Y2BKLD.shape[4])
-        states_Y2KLD = self.states_Y2BKLD[:, :, slot, :, :places].clone()
-        return Prefix(ids=list(ids), states_Y2KLD=states_Y2KLD)
-
-    def move(self, source: int, target: int, length: int) -> None:
-        """Copy the first `length` places of one slot over those of another."""
-        rows = self.states_Y2BKLD
-        rows[:, :, target, :, :length] = rows[:, :, source, :, :length]
+        """Make room for at least `places` tokens, the root's included."""
+        held = self.states_Y2KLD
+        if places - self.start <= held.shape[3]:
+            return
+        shape = list(held.shape)
+        shape[3] = blocks(places - self.start)
+        used = self.after(self.root)
+        # What has not been read is never looked at, so that it takes no memory yet.
+        self.states_Y2KLD = held.new_empty(shape)
+        self.own.copy_(held[:, :, :, :used])
 
 
 def alike(one: Sequence[int], other: Sequence[int]) -> int:
@@ -91,17 +106,10 @@ def alike(one: Sequence[int], other: Sequence[int]) -> int:
     return least
 
 
-def grown(states: Tensor, dimension: int, size: int, used: int) -> Tensor:
-    """`states` with at least `size` along a dimension, of which the first `used` are kept."""
-    if size <= states.shape[dimension]:
-        return states
-    shape = list(states.shape)
-    shape[dimension] = size
-    # Zeros, not whatever lay there: a masked place weighs nothing, but nothing times NaN is NaN.
-    larger = states.new_zeros(shape)
-    larger.narrow(dimension, 0, used).copy_(states.narrow(dimension, 0, used))
-    return larger
+def blocks(places: int) -> int:
+    """So many places in whole blocks.
 
-
-def _blocks(places: int) -> int:
+    >>> blocks(65)
+    128
+    """
     return -(-places // BLOCK) * BLOCK
