@@ -40,7 +40,7 @@ def chosen(context, model):
 
 def test_the_faster_crew_is_chosen_and_the_other_leaves_no_process():
     before = set(psutil.Process().children())
-    crew, found = fastest_crew(local_model(), 2, torch.float32, None)
+    crew, found = fastest_crew(local_model(), 2, torch.float32, None, 2)
     try:
         assert min(found.workers_rate, found.threads_rate) > 0
         assert isinstance(crew, ForkedCrew) == found.workers_win

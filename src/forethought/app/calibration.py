@@ -55,16 +55,20 @@ class Calibration:
 
 
 def fastest_crew(
-    model: LocalModel, workers: int, dtype: torch.dtype, reference: torch.nn.Module | None
+    model: LocalModel,
+    workers: int,
+    dtype: torch.dtype,
+    reference: torch.nn.Module | None,
+    threads: int,
 ) -> tuple[ForkedCrew | LocalCrew, Calibration]:
-    """The faster of the two crews that `model` can have on this machine.
+    """The faster of the two crews that `model` can have here: `workers`, or one of `threads`.
 
     Workers are forked before this process has computed anything, since threads do not survive.
     """
     crew = ForkedCrew(model.network, workers, reference, dtype)
     try:
         together = crew.run_now(speed, [ROWS // workers] * workers)
-        here = LocalCrew(model.network, reference, dtype)
+        here = LocalCrew(model.network, reference, dtype, threads)
         found = Calibration(workers_rate=sum(together), threads_rate=here.run_now(speed, [ROWS])[0])
     except BaseException:
         crew.close()

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from forethought.app.calibration import as_document, circumstances
-from forethought.app.engine import Engine, start_engine
+from forethought.app.engine import Engine, compute_in_one_thread, start_engine
 from forethought.app.problems import Division, TrainingSide, training_side
 from forethought.app.recipe import Recipe
 from forethought.app.resumption import FREE, begun_with, may_differ
@@ -42,6 +42,7 @@ class Context:
 
     def __init__(self, recipe: Recipe, run: Run, show: Show) -> None:
         """Put the three together; nothing is read or written yet."""
+        compute_in_one_thread()
         self.recipe = recipe
         self.run = run
         self.show = show

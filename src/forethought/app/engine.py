@@ -109,19 +109,18 @@ def start_engine(
     model.network.eval()
     reference = copy.deepcopy(model.network).requires_grad_(False) if with_reference else None
     dtype = chosen_dtype(compute.precision, device) or torch.float32
+    compute_in_one_thread()
     calibration = None
     crew: Crew
     if compute.workers == "auto" and workers:
-        torch.set_num_threads(compute.threads or cores())
-        crew, calibration = fastest_crew(model, workers, dtype, reference)
+        threads = compute.threads or cores()
+        crew, calibration = fastest_crew(model, workers, dtype, reference, threads)
     elif workers:
         crew = ForkedCrew(model.network, workers, reference, dtype)
     else:
-        crew = LocalCrew(model.network, reference, dtype)
-    # Beside workers, threads of this process would only wait for a core, spinning.
-    beside = 1 if isinstance(crew, ForkedCrew) else None
-    if threads := compute.threads or beside:
-        torch.set_num_threads(threads)
+        crew = LocalCrew(model.network, reference, dtype, compute.threads or cores())
+    if isinstance(crew, ForkedCrew) and compute.threads:
+        torch.set_num_threads(compute.threads)
     try:
         yield Engine(
             model=model,
@@ -132,6 +131,14 @@ def start_engine(
         )
     finally:
         crew.close()
+
+
+def compute_in_one_thread() -> None:
+    """Leave the cores to workers, or to the one thread of this process that computes with several.
+
+    Call it before anything is computed here: threads that exist wait for a core, or spin.
+    """
+    torch.set_num_threads(1)
 
 
 def worker_count(model: LocalModel, compute: ComputeSettings) -> int:

@@ -65,7 +65,7 @@ class ComputeSettings(Settings):
     """One-thread worker processes; 0 computes in this process. `auto` measures which is faster
     here, one a core or none, when a run begins, and keeps to it (`calibration.json`)."""
     threads: int = Field(default=0, ge=0, le=1024)
-    """Threads of this process; 0 is one beside workers, and otherwise torch's own choice."""
+    """Threads of this process; 0 is one beside workers, and otherwise one a core."""
     micro_tokens: PositiveInt = 2048
     """Tokens in one forward and backward pass."""
     logit_tokens: PositiveInt = 1024

@@ -10,6 +10,7 @@ a gradient is asked for. A crew runs one job per worker at a time and does not k
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -60,21 +61,29 @@ class Crew(Protocol):
 
 
 class LocalCrew:
-    """The model in this process, its jobs in a thread: for a GPU, or a model that fills cores."""
+    """The model in this process, its jobs in one thread: for a GPU, or a model that fills cores.
+
+    OpenMP keeps a pool of threads for each thread that has computed with several, and as soon as
+    all pools together have more threads than there are cores, theirs sleep between any two
+    operations: a step of SmolLM2 takes a third longer then. So all jobs share a thread, and the
+    rest of the process should compute with one thread (`torch.set_num_threads(1)`).
+    """
 
     def __init__(
         self,
         model: nn.Module,
         reference: nn.Module | None = None,
         dtype: torch.dtype = torch.float32,
+        threads: int | None = None,
     ) -> None:
-        """Use `model` where it is."""
+        """Use `model` where it is; jobs compute with so many `threads` (None: as torch is set)."""
         decoder = Decoder(model)  # which refuses what nothing here could compute
         fuse(model)
         self.model = model
         self.size = 1
         self._turn = asyncio.Lock()
         self._told: SimpleQueue[Any] = SimpleQueue()
+        self._thread = ThreadPoolExecutor(1, "crew", _computing_with, (threads,))
         self._replica = Replica(
             model=model,
             decoder=decoder,
@@ -101,7 +110,8 @@ class LocalCrew:
         try:
             with boundary(PolicyError, "a job"):
                 return [
-                    await asyncio.to_thread(job, self._replica, each, port) for each in payloads
+                    await loop.run_in_executor(self._thread, job, self._replica, each, port)
+                    for each in payloads
                 ]
         except PolicyError as error:
             say(error)
@@ -110,9 +120,9 @@ class LocalCrew:
             await asyncio.sleep(0)  # what the thread emitted last is heard before the results
 
     def run_now(self, job: Job, payloads: Sequence[Any]) -> list[Any]:
-        """Run the job here and wait for it; what it emits is heard by nobody."""
+        """Run the job and wait for it; what it emits is heard by nobody."""
         port = Port(emit=lambda value: None, inbox=SimpleQueue())
-        return [job(self._replica, each, port) for each in payloads]
+        return [self._thread.submit(job, self._replica, each, port).result() for each in payloads]
 
     def tell(self, place: int, message: Any) -> None:
         """Let the job at work hear something."""
@@ -124,6 +134,7 @@ class LocalCrew:
     def close(self) -> None:
         """End the job at work at its next look."""
         self._told.put(CLOSED)
+        self._thread.shutdown(wait=False)
 
 
 class ForkedCrew:
@@ -219,6 +230,11 @@ class ForkedCrew:
 
     def _alive(self) -> list[Worker]:
         return [worker for worker in self._workers if worker.alive]
+
+
+def _computing_with(threads: int | None) -> None:
+    if threads is not None:
+        torch.set_num_threads(threads)
 
 
 async def _in_turn(
