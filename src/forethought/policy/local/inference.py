@@ -145,5 +145,5 @@ def _finish(layer: FusedLayer, hidden_NE: Tensor, mixed_NE: Tensor) -> Tensor:
     """The rest of a layer, in place: output projection and feed-forward, each added on."""
     hidden_NE += layer.output(mixed_NE)
     gate_NF, up_NF = layer.gate_up(layer.feed_norm(hidden_NE)).chunk(2, -1)
-    hidden_NE += layer.down(F.silu(gate_NF) * up_NF)
+    hidden_NE += layer.down(F.silu(gate_NF).mul_(up_NF))
     return hidden_NE
