@@ -20,27 +20,28 @@ def request(ids=PROMPTS[0], *, seed=0, stop=(), **chosen):
     return Request(ids=tuple(ids), stop=frozenset(stop), settings=settings, seed=seed)
 
 
-@pytest.fixture(autouse=True, params=["kept by each row", "kept once"])
-def sharing(request, monkeypatch):
-    """Both ways to keep what rows begin with: small models by themselves never share."""
-    bytes_to_share = 1 if request.param == "kept once" else 2**60
-    monkeypatch.setattr("forethought.policy.local.inference.SHARED_FROM", bytes_to_share)
+@pytest.fixture(params=["kept by each row", "kept once"])
+def inference(request):
+    """Inference that counts, with both ways to keep what rows begin with."""
+    # By themselves models of this size never share.
+    shared_from = 1 if request.param == "kept once" else 2**60
+
+    def made(model=None, dtype=torch.float32):
+        return Counting(network() if model is None else model, dtype, shared_from)
+
+    return made
 
 
 class Counting(Inference):
     """Counts the tokens that are read, each time a piece of a prefix is."""
 
-    def __init__(self, model, dtype=torch.float32):
-        super().__init__(model, Decoder(model), dtype)
+    def __init__(self, model, dtype, shared_from):
+        super().__init__(model, Decoder(model), dtype, shared_from=shared_from)
         self.pieces = []
 
     def read(self, pieces):
         self.pieces += [len(piece.ids) for piece in pieces]
         super().read(pieces)
-
-
-def inference(model=None, dtype=torch.float32):
-    return Counting(network() if model is None else model, dtype)
 
 
 def finish(batch):
@@ -72,7 +73,7 @@ def full_logprobs(model, prompt, ids, temperature):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_two_hundred_greedy_tokens_are_those_of_transformers(family):
+def test_two_hundred_greedy_tokens_are_those_of_transformers(inference, family):
     model = network(family, seed=3)
     (sampled,) = said(inference(model), [request(temperature=0.0, max_tokens=200)])
     expected = model.generate(torch.tensor([PROMPTS[0]]), max_new_tokens=200, do_sample=False)
@@ -81,7 +82,7 @@ def test_two_hundred_greedy_tokens_are_those_of_transformers(family):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_log_probabilities_are_those_of_a_full_forward_pass(temperature):
+def test_log_probabilities_are_those_of_a_full_forward_pass(inference, temperature):
     model = network()
     requests = [request(prompt, seed=7, temperature=temperature) for prompt in PROMPTS]
     for prompt, sampled in zip(PROMPTS, said(inference(model), requests), strict=True):
@@ -89,7 +90,7 @@ def test_log_probabilities_are_those_of_a_full_forward_pass(temperature):
         torch.testing.assert_close(torch.tensor(sampled.logprobs), expected, rtol=0, atol=1e-4)
 
 
-def test_a_row_does_not_depend_on_its_neighbours():
+def test_a_row_does_not_depend_on_its_neighbours(inference):
     speaker = inference()
     mine = request(PROMPTS[1], seed=11, max_tokens=40)
     others = [request(PROMPTS[n % 3], seed=n, max_tokens=1 + 4 * n) for n in range(7)]
@@ -101,7 +102,7 @@ def test_a_row_does_not_depend_on_its_neighbours():
         assert crowd.entropies == pytest.approx(alone.entropies, abs=1e-4)
 
 
-def test_rows_that_end_at_different_times_leave_the_others_as_they_were():
+def test_rows_that_end_at_different_times_leave_the_others_as_they_were(inference):
     speaker = inference()
     requests = [request(PROMPTS[n % 3], seed=n, stop=range(4)) for n in range(12)]
     crowd = said(speaker, requests)
@@ -111,7 +112,7 @@ def test_rows_that_end_at_different_times_leave_the_others_as_they_were():
         assert (sampled.ids, sampled.finish) == (alone.ids, alone.finish)
 
 
-def test_first_tokens_follow_the_models_distribution():
+def test_first_tokens_follow_the_models_distribution(inference):
     model = network(vocab_size=5, spread=0.5)
     requests = [request((1, 2), seed=seed, max_tokens=1) for seed in range(4000)]
     counts = torch.zeros(5)
@@ -123,7 +124,7 @@ def test_first_tokens_follow_the_models_distribution():
     assert ((counts - expected) ** 2 / expected).sum() < 18.467  # 4 degrees of freedom, 0.999
 
 
-def test_the_same_seed_says_the_same_and_another_seed_something_else():
+def test_the_same_seed_says_the_same_and_another_seed_something_else(inference):
     speaker = inference()
     first, again, other = said(speaker, [request(seed=seed) for seed in (1, 1, 2)])
     (later,) = said(speaker, [request(seed=1)])
@@ -131,13 +132,13 @@ def test_the_same_seed_says_the_same_and_another_seed_something_else():
     assert other.ids != first.ids
 
 
-def test_the_tokens_of_one_turn_are_drawn_with_different_numbers():
+def test_the_tokens_of_one_turn_are_drawn_with_different_numbers(inference):
     model = network(spread=0.0)  # every token is equally likely at every place
     (sampled,) = said(inference(model), [request(max_tokens=60)])
     assert len(set(sampled.ids)) > 15
 
 
-def test_a_stop_token_ends_the_turn_and_is_kept():
+def test_a_stop_token_ends_the_turn_and_is_kept(inference):
     speaker = inference()
     (whole,) = said(speaker, [request(seed=5)])
     stop = whole.ids[6]
@@ -148,7 +149,7 @@ def test_a_stop_token_ends_the_turn_and_is_kept():
     assert len(cut.logprobs) == len(cut.entropies) == first + 1
 
 
-def test_a_turn_ends_at_its_token_limit():
+def test_a_turn_ends_at_its_token_limit(inference):
     speaker = inference()
     short, long = said(speaker, [request(max_tokens=3), request(max_tokens=9)])
     assert (short.finish, len(short.ids)) == (Finish.TOKEN_LIMIT, 3)
@@ -156,7 +157,7 @@ def test_a_turn_ends_at_its_token_limit():
     assert long.ids[:3] == short.ids
 
 
-def test_a_turn_ends_where_the_context_is_full():
+def test_a_turn_ends_where_the_context_is_full(inference):
     speaker = inference(network(max_position_embeddings=10))
     (sampled,) = said(speaker, [request()])
     assert sampled.finish is Finish.CONTEXT_FULL
@@ -164,25 +165,25 @@ def test_a_turn_ends_where_the_context_is_full():
 
 
 @pytest.mark.parametrize("length", [10, 11])
-def test_a_prompt_that_fills_the_context_is_answered_with_nothing(length):
+def test_a_prompt_that_fills_the_context_is_answered_with_nothing(inference, length):
     speaker = inference(network(max_position_embeddings=10))
     full, other = said(speaker, [request(range(length)), request()])
     assert (full.finish, full.ids) == (Finish.CONTEXT_FULL, ())
     assert other.ids
 
 
-def test_the_weight_version_is_noted():
+def test_the_weight_version_is_noted(inference):
     (sampled,) = said(inference(), [request()], version=17)
     assert sampled.weight_version == 17
 
 
-def test_what_rows_begin_with_is_read_once():
+def test_what_rows_begin_with_is_read_once(inference):
     speaker = inference()
     said(speaker, [request(PROMPTS[1], seed=seed) for seed in range(5)])
     assert speaker.pieces == [len(PROMPTS[1]) - 1]
 
 
-def test_a_latecomer_of_a_group_does_not_read_its_opening_again():
+def test_a_latecomer_of_a_group_does_not_read_its_opening_again(inference):
     speaker = inference()
     batch = ContinuousBatch(speaker, 0)
     batch.admit(1, request(PROMPTS[1], seed=1))
@@ -192,7 +193,7 @@ def test_a_latecomer_of_a_group_does_not_read_its_opening_again():
     assert speaker.pieces == [len(PROMPTS[1]) - 1]
 
 
-def test_what_openings_of_different_questions_begin_with_alike_is_read_once():
+def test_what_openings_of_different_questions_begin_with_alike_is_read_once(inference):
     drawn = torch.Generator().manual_seed(3)
     announced = torch.randint(0, VOCABULARY, (50,), generator=drawn).tolist()
     questions = torch.randint(0, VOCABULARY, (6, 9), generator=drawn).tolist()
@@ -214,7 +215,7 @@ def test_what_openings_of_different_questions_begin_with_alike_is_read_once():
         torch.testing.assert_close(found_logprobs, whole, rtol=0, atol=1e-4)
 
 
-def test_an_opening_that_another_begins_with_is_not_read_at_all():
+def test_an_opening_that_another_begins_with_is_not_read_at_all(inference):
     drawn = torch.Generator().manual_seed(3)
     long = tuple(torch.randint(0, VOCABULARY, (60,), generator=drawn).tolist())
     speaker = inference()
@@ -228,13 +229,13 @@ def test_an_opening_that_another_begins_with_is_not_read_at_all():
     assert sampled.ids == expected.ids
 
 
-def test_openings_that_begin_alike_for_a_few_tokens_are_read_apart():
+def test_openings_that_begin_alike_for_a_few_tokens_are_read_apart(inference):
     speaker = inference()
     said(speaker, [request((*range(20), 1)), request((*range(20), 2, 3))])
     assert speaker.pieces == [20, 21]
 
 
-def test_turns_of_a_group_go_on_from_what_they_share():
+def test_turns_of_a_group_go_on_from_what_they_share(inference):
     drawn = torch.Generator().manual_seed(3)
     announced = torch.randint(0, VOCABULARY, (50,), generator=drawn).tolist()
     model = network()
@@ -253,7 +254,7 @@ def test_turns_of_a_group_go_on_from_what_they_share():
                 batch.admit(seat, again)
 
 
-def test_a_history_that_was_rewritten_within_what_is_shared_is_read_again_from_there():
+def test_a_history_that_was_rewritten_within_what_is_shared_is_read_again_from_there(inference):
     speaker = inference()
     batch = ContinuousBatch(speaker, 0)
     for seat in range(3):
@@ -267,7 +268,7 @@ def test_a_history_that_was_rewritten_within_what_is_shared_is_read_again_from_t
     assert again.ids == afresh.ids
 
 
-def test_old_openings_are_forgotten():
+def test_old_openings_are_forgotten(inference):
     speaker = inference()
     batch = ContinuousBatch(speaker, 0, openings_kept=7)
     for seat, prompt in enumerate((PROMPTS[0], PROMPTS[1], PROMPTS[0])):
@@ -278,7 +279,7 @@ def test_old_openings_are_forgotten():
     assert speaker.pieces == [2, 6, 2, 6]  # the first went when the second came, and so on
 
 
-def test_a_later_turn_reads_only_what_is_new():
+def test_a_later_turn_reads_only_what_is_new(inference):
     speaker = inference()
     batch = ContinuousBatch(speaker, 0)
     batch.admit(1, request(seed=3))
@@ -293,7 +294,7 @@ def test_a_later_turn_reads_only_what_is_new():
     assert second.logprobs == pytest.approx(afresh.logprobs, abs=1e-4)
 
 
-def test_a_history_that_was_rewritten_is_read_again_from_where_it_differs():
+def test_a_history_that_was_rewritten_is_read_again_from_where_it_differs(inference):
     speaker = inference()
     batch = ContinuousBatch(speaker, 0)
     batch.admit(1, request(PROMPTS[1], seed=3))
@@ -306,7 +307,7 @@ def test_a_history_that_was_rewritten_is_read_again_from_where_it_differs():
     assert second.ids == afresh.ids
 
 
-def test_another_model_remembers_nothing_of_a_seat():
+def test_another_model_remembers_nothing_of_a_seat(inference):
     speaker = inference()
     for version in (0, 1):
         batch = ContinuousBatch(speaker, version)
@@ -315,7 +316,7 @@ def test_another_model_remembers_nothing_of_a_seat():
     assert speaker.pieces == [2, 2]
 
 
-def test_rows_may_join_and_leave_at_any_token():
+def test_rows_may_join_and_leave_at_any_token(inference):
     alone = {n: said(inference(), [request(PROMPTS[n % 3], seed=n)])[0] for n in range(6)}
     batch = ContinuousBatch(inference(), 0)
     heard = {}
@@ -329,7 +330,7 @@ def test_rows_may_join_and_leave_at_any_token():
         assert sampled.logprobs == pytest.approx(alone[seat].logprobs, abs=1e-4)
 
 
-def test_a_conversation_that_is_given_up_leaves_the_others_as_they_were():
+def test_a_conversation_that_is_given_up_leaves_the_others_as_they_were(inference):
     (alone,) = said(inference(), [request(PROMPTS[1], seed=2)])
     batch = ContinuousBatch(inference(), 0)
     for seat in range(4):
@@ -343,7 +344,7 @@ def test_a_conversation_that_is_given_up_leaves_the_others_as_they_were():
     assert heard[2].ids == alone.ids
 
 
-def test_long_openings_are_read_in_portions_and_come_out_alike():
+def test_long_openings_are_read_in_portions_and_come_out_alike(inference):
     drawn = torch.Generator().manual_seed(0)
     prompts = [
         tuple(torch.randint(VOCABULARY, (length,), generator=drawn).tolist())
@@ -359,7 +360,7 @@ def test_long_openings_are_read_in_portions_and_come_out_alike():
     assert sum(speaker.pieces) == sum(len(prompt) - 1 for prompt in prompts)
 
 
-def test_bfloat16_is_near_float32():
+def test_bfloat16_is_near_float32(inference):
     model = network(spread=0.1)
     exact, near = (
         said(inference(model, dtype), [request(PROMPTS[1], temperature=0.0, max_tokens=5)])[0]
@@ -372,7 +373,7 @@ def test_bfloat16_is_near_float32():
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("fused", [False, True])
-def test_every_family_speaks_as_transformers_computes_it(family, fused):
+def test_every_family_speaks_as_transformers_computes_it(inference, family, fused):
     model = network(family)
     if fused:
         fuse(model)

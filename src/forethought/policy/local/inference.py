@@ -34,13 +34,24 @@ class Piece:
 class Inference:
     """One model as a sampler uses it, in `dtype` (norms, rotations and logits in float32)."""
 
-    def __init__(self, model: nn.Module, decoder: Decoder, dtype: torch.dtype) -> None:
-        """Share the weights of `model` where possible; `decoder` knows its sizes."""
+    def __init__(
+        self,
+        model: nn.Module,
+        decoder: Decoder,
+        dtype: torch.dtype,
+        *,
+        shared_from: int = SHARED_FROM,
+    ) -> None:
+        """Share the weights of `model` where possible; `decoder` knows its sizes.
+
+        What rows begin with is kept once if it takes `shared_from` bytes a layer or more.
+        """
         self.weights = FusedWeights(model, dtype)
         self.context = decoder.context
         self.device = decoder.device
         self._decoder = decoder
         self._dtype = dtype
+        self._shared_from = shared_from
         self._heads, self._key_heads = decoder.heads, decoder.key_heads
         self._size = decoder.head_size
 
@@ -55,7 +66,7 @@ class Inference:
         What that saves is reading: of little, it is less than what putting parts together costs.
         """
         held = 2 * self._key_heads * self._size * self._dtype.itemsize * length
-        return self.device.type == "cpu" and held >= SHARED_FROM
+        return self.device.type == "cpu" and held >= self._shared_from
 
     @torch.inference_mode()
     def read(self, pieces: Sequence[Piece]) -> None:
