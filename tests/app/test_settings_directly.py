@@ -144,15 +144,17 @@ def test_device_decides_where_the_model_is():
             raise AssertionError("it must not start")
 
 
-def test_threads_decides_how_many_threads_compute():
-    before = torch.get_num_threads()
-    try:
-        for threads in (1, 2):
-            compute = ComputeSettings(device="cpu", workers=0, threads=threads)
-            with start_engine(local_model(), compute):
-                assert torch.get_num_threads() == threads
-    finally:
-        torch.set_num_threads(before)
+def threads_of(replica, payload, port):
+    """The job: how many threads compute it."""
+    return torch.get_num_threads()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_decides_how_many_threads_compute(threads):
+    compute = ComputeSettings(device="cpu", workers=0, threads=threads)
+    with start_engine(local_model(), compute) as engine:
+        assert engine.crew.run_now(threads_of, [None]) == [threads]
+        assert torch.get_num_threads() == 1  # another pool of threads would slow that one
 
 
 def test_deterministic_decides_how_rounds_of_sampling_begin():
