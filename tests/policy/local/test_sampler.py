@@ -12,7 +12,7 @@ from forethought.core.errors import PolicyError
 from forethought.core.trajectory import Finish
 from forethought.policy.local.crew import ForkedCrew, LocalCrew
 from forethought.policy.local.sampler import LocalSampler
-from forethought.policy.local.speaking import Ended, Listening, Over, Stop, Turns
+from forethought.policy.local.speaking import Ended, Halted, Listening, Over, Stop, Turns
 from forethought.policy.protocol import Sampled, SamplingSettings
 from tiny import GREEDY, network
 
@@ -22,7 +22,10 @@ LONG = SamplingSettings(max_tokens=400, temperature=0.0)
 
 @dataclass
 class ScriptedCrew:
-    """Answers every request with its own first id, once it is let go; notes what it is told."""
+    """Answers every request with its own first id, once it is let go; notes what it is told.
+
+    In rounds it halts as replicas do: when as many turns have ended as go on.
+    """
 
     size: int = 1
     model: torch.nn.Module = field(default_factory=torch.nn.Identity)
@@ -31,6 +34,10 @@ class ScriptedCrew:
     stopped: list[asyncio.Event] = field(default_factory=list)
     emit: object = None
     answers: list[asyncio.Future] = field(default_factory=list)
+    in_rounds: bool = False
+    going_on: dict[int, int] = field(default_factory=dict)
+    ended: dict[int, int] = field(default_factory=dict)
+    halted: dict[int, bool] = field(default_factory=dict)
 
     @property
     def turns(self):
@@ -39,6 +46,7 @@ class ScriptedCrew:
 
     async def run(self, job, payloads, emit):
         self.emit = emit
+        self.in_rounds = payloads[0]
         self.stopped = [asyncio.Event() for _ in payloads]
         for place in range(len(payloads)):
             emit(place, Listening())
@@ -50,6 +58,8 @@ class ScriptedCrew:
         match message:
             case Turns(requests=requests, version=version):
                 self.told.append((place, "Turns", [one.ids[0] for _, one in requests]))
+                self.going_on[place] = self.going_on.get(place, 0) + len(requests)
+                self.ended[place], self.halted[place] = 0, False
                 self.answers.append(asyncio.ensure_future(self.answer(place, requests, version)))
             case Over(seat=seat):
                 self.told.append((place, "Over", [seat]))
@@ -59,7 +69,17 @@ class ScriptedCrew:
     async def answer(self, place, requests, version):
         await self.gate.wait()
         for seat, request in requests:
-            self.emit(place, Ended(seat=seat, sampled=answer(request.ids[0], version)))
+            self.end(place, seat, answer(request.ids[0], version))
+
+    def end(self, place, seat, sampled):
+        """A turn is complete."""
+        self.emit(place, Ended(seat=seat, sampled=sampled))
+        self.going_on[place] -= 1
+        self.ended[place] += 1
+        if self.in_rounds and not self.halted[place]:
+            self.halted[place] = self.ended[place] >= self.going_on[place]
+            if self.halted[place]:
+                self.emit(place, Halted())
 
     def collect_gradients(self):
         pass
@@ -87,6 +107,13 @@ def scripted(*, deterministic=True, size=1, held=False):
 
 def asked(seat, first, settings=SETTINGS):
     return asyncio.ensure_future(seat.sample((first, 2), (0,), settings, seed=first))
+
+
+async def alone(seat, first, settings=SETTINGS):
+    """A conversation of one turn."""
+    sampled = await asked(seat, first, settings)
+    seat.leave()
+    return sampled
 
 
 async def settle():
@@ -148,23 +175,128 @@ def test_without_determinism_a_turn_begins_at_once_whoever_is_at_work():
     assert asyncio.run(run()) == [(0, [1]), (0, [2])]
 
 
-def test_with_determinism_a_turn_waits_for_the_turns_at_work():
+def test_with_determinism_a_round_begins_when_half_of_the_turns_have_ended():
     async def run():
         crew, sampler = scripted(held=True)
-        first, second = sampler.sit(), sampler.sit()
-        turns = [asked(first, 1), asked(second, 2)]
+        seats = [sampler.sit() for _ in range(4)]
+        turns = [asked(seat, n) for n, seat in enumerate(seats)]
         await settle()
-        crew.emit(0, Ended(seat=first.number, sampled=answer(1, 0)))
-        assert (await turns[0]).ids == (1,)
-        asked(first, 3)
+        for seat, first in ((seats[1], 11), (seats[0], 10)):
+            crew.end(0, seat.number, answer(9, 0))
+            await settle()
+            asked(seat, first)
+            await settle()
+        assert [turn.done() for turn in turns] == [True, True, False, False]
+        return crew.turns
+
+    assert asyncio.run(run()) == [(0, [0, 1, 2, 3]), (0, [10, 11])]
+
+
+def test_a_round_waits_for_what_every_ended_turn_leads_to():
+    async def run():
+        crew, sampler = scripted(held=True)
+        seats = [sampler.sit() for _ in range(4)]
+        for n, seat in enumerate(seats):
+            asked(seat, n)
         await settle()
-        assert crew.turns == [(0, [1, 2])]
-        crew.emit(0, Ended(seat=second.number, sampled=answer(2, 0)))
-        second.leave()
+        for seat in seats[:2]:
+            crew.end(0, seat.number, answer(9, 0))
+        await settle()
+        asked(seats[1], 11)
+        await settle()
+        assert len(crew.turns) == 1  # the first conversation's tool is still at work
+        seats[0].leave()
         await settle()
         return crew.turns
 
-    assert asyncio.run(run()) == [(0, [1, 2]), (0, [3])]
+    assert asyncio.run(run()) == [(0, [0, 1, 2, 3]), (0, [11])]
+
+
+def test_those_at_work_go_on_when_all_whose_turn_ended_have_left():
+    async def run():
+        crew, sampler = scripted(held=True)
+        seats = [sampler.sit() for _ in range(3)]
+        for n, seat in enumerate(seats):
+            asked(seat, n)
+        await settle()
+        for seat in seats[:2]:
+            crew.end(0, seat.number, answer(9, 0))
+        await settle()
+        for seat in seats[:2]:
+            seat.leave()
+        await settle()
+        return crew.turns
+
+    assert asyncio.run(run()) == [(0, [0, 1, 2]), (0, [])]
+
+
+def test_a_replica_does_not_wait_for_another_ones_round():
+    async def run():
+        crew, sampler = scripted(size=2, held=True)
+        seats = [sampler.sit() for _ in range(4)]
+        for n, seat in enumerate(seats):
+            asked(seat, n)
+        await settle()
+        crew.end(1, seats[2].number, answer(9, 0))
+        await settle()
+        asked(seats[2], 12)
+        await settle()
+        return crew.turns
+
+    assert asyncio.run(run()) == [(0, [0, 1]), (1, [2, 3]), (1, [12])]
+
+
+def test_a_newcomer_waits_until_everybody_waits():
+    async def run():
+        crew, sampler = scripted(held=True)
+        first, second = sampler.sit(), sampler.sit()
+        for n, seat in enumerate((first, second)):
+            asked(seat, n)
+        await settle()
+        asked(sampler.sit(), 5)
+        await settle()
+        assert crew.turns == [(0, [0, 1])]
+        for seat in (first, second):
+            crew.end(0, seat.number, answer(9, 0))
+        first.leave()
+        await settle()
+        asked(second, 6)
+        await settle()
+        return crew.turns
+
+    assert asyncio.run(run())[-1] == (0, [6, 5])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_in_rounds_numbers_do_not_depend_on_how_long_tools_take(workers):
+    async def conversation(seat, number, pause):
+        ids, heard = [number + 1, 2], []
+        for turn in range(3):
+            settings = SamplingSettings(max_tokens=5 + 7 * ((number + turn) % 4))
+            sampled = await seat.sample(ids, (0,), settings, seed=10 * turn + number)
+            heard.append((sampled.ids, sampled.logprobs))
+            if turn == number % 3:
+                break
+            await asyncio.sleep(pause(number, turn))
+            ids += [*sampled.ids, 3]
+        seat.leave()
+        return heard
+
+    async def run(crew, pause):
+        sampler = LocalSampler(crew=crew)
+        seats = [sampler.sit() for _ in range(9)]
+        return await asyncio.gather(
+            *(conversation(seat, number, pause) for number, seat in enumerate(seats))
+        )
+
+    found = []
+    for pause in (lambda *_: 0, lambda number, turn: 0.01 * ((number * 7 + turn * 3) % 5)):
+        crew = ForkedCrew(network(), workers) if workers else LocalCrew(network())
+        try:
+            found.append(asyncio.run(run(crew, pause)))
+        finally:
+            crew.close()
+    assert found[0] == found[1]
 
 
 def test_neighbours_share_a_replica_and_shares_differ_by_one_at_most():
@@ -223,7 +355,7 @@ def test_a_seat_samples_what_the_model_says_whoever_sits_beside_it():
     async def run(crew, others):
         sampler = LocalSampler(crew=crew)
         seats = [sampler.sit() for _ in range(others + 1)]
-        turns = [asked(seat, 3 + n, GREEDY) for n, seat in enumerate(seats)]
+        turns = [alone(seat, 3 + n, GREEDY) for n, seat in enumerate(seats)]
         return (await asyncio.gather(*turns))[0].ids
 
     crew = ForkedCrew(network(), 2)
@@ -244,15 +376,17 @@ def test_what_a_dead_worker_was_asked_another_says():
         sampler = LocalSampler(crew=crew)
         victim, *_ = await crew.run(process_id, [None] * crew.size, lambda place, value: None)
         seats = [sampler.sit() for _ in range(4)]
-        turns = [asked(seat, n + 1, LONG) for n, seat in enumerate(seats)]
+
+        async def two_turns(seat, first):
+            said = await asked(seat, first, LONG)
+            again = await alone(seat, first)
+            return said.ids, again.ids
+
+        turns = [asyncio.ensure_future(two_turns(seat, n + 1)) for n, seat in enumerate(seats)]
         if kill:
             await asyncio.sleep(0.05)
             os.kill(victim, signal.SIGKILL)
-        said = [turn.ids for turn in await asyncio.gather(*turns)]
-        again = await asyncio.gather(*(asked(seat, n + 1) for n, seat in enumerate(seats)))
-        for seat in seats:
-            seat.leave()
-        return said, [turn.ids for turn in again], crew.size
+        return await asyncio.gather(*turns), crew.size
 
     results = []
     for kill in (False, True):
@@ -261,8 +395,8 @@ def test_what_a_dead_worker_was_asked_another_says():
             results.append(asyncio.run(run(crew, kill)))
         finally:
             crew.close()
-    (whole, later, both), (rescued, also_later, one) = results
-    assert (rescued, also_later) == (whole, later)
+    (whole, both), (rescued, one) = results
+    assert rescued == whole
     assert (both, one) == (2, 1)
 
 

@@ -89,6 +89,11 @@ class ContinuousBatch:
         """Whether `step` has anything to do."""
         return bool(self._speaking or self._readings or self._ended)
 
+    @property
+    def rows(self) -> int:
+        """How many turns have begun and not ended."""
+        return len(self._speaking) + sum(len(reading.rows) for reading in self._readings)
+
     def admit(self, seat: int, request: Request) -> None:
         """Begin a turn of the conversation in `seat`."""
         row = Row(seat=seat, request=request, context=self._inference.context)

@@ -1,21 +1,32 @@
 """A sampler over a crew: conversations take seats, and their turns join the batch of a replica.
 
 Each seat has a home: the replica that remembers what its conversation has read. With
-`deterministic`, turns begin together, when every seated conversation waits for one: the batches,
-and so every number to the bit, then depend only on what was said, never on how long a tool took.
-Without, a turn joins as soon as it is asked for. Tools run while others speak in both cases.
+`deterministic`, turns begin in rounds. The first ones begin when every seated conversation waits
+for one. Then a replica halts as soon as as many turns have ended as go on, and goes on, with the
+next turns of those conversations, once each of them has asked for one or left. The batches, and so
+every number to the bit, then depend only on what was said, never on how long a tool took. Without,
+a turn joins as soon as it is asked for. Tools run while others speak in both cases.
 
 The replicas listen for as long as anybody is seated. Then they are free, for gradients say.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from forethought.core.errors import ForethoughtError, PolicyError, boundary
 from forethought.policy.local.crew import Crew
-from forethought.policy.local.speaking import Ended, Listening, Over, Stop, Turns, take_turns
+from forethought.policy.local.rounds import Rounds
+from forethought.policy.local.speaking import (
+    Ended,
+    Halted,
+    Listening,
+    Over,
+    Stop,
+    Turns,
+    take_turns,
+)
 from forethought.policy.local.turns import Request
 from forethought.policy.local.worker import WorkerDiedError
 from forethought.policy.protocol import Sampled, SamplingSettings
@@ -34,7 +45,10 @@ class _Seat:
     async def sample(
         self, ids: Sequence[int], stop: Sequence[int], settings: SamplingSettings, seed: int
     ) -> Sampled:
-        """Wait for this turn to be sampled."""
+        """Wait for this turn to be sampled.
+
+        In rounds others may wait until this conversation asks for its next turn or leaves.
+        """
         self.asked = Request(ids=tuple(ids), stop=frozenset(stop), settings=settings, seed=seed)
         self.answer = asyncio.get_running_loop().create_future()
         self.sampler.ask(self)
@@ -89,6 +103,8 @@ class LocalSampler:
     def ask(self, seat: _Seat) -> None:
         """Queue the turn that a seat has asked for."""
         self._waiting[seat.number] = seat
+        if self._session is not None:
+            self._session.settle(seat)
         self.soon()
 
     def soon(self) -> None:
@@ -103,15 +119,25 @@ class LocalSampler:
             seat.fail(error)
 
     def _begin(self) -> None:
-        complete = len(self._waiting) == len(self._seated) or not self.deterministic
-        if not self._waiting or not complete:
-            return
+        everyone = len(self._waiting) == len(self._seated)
         if self._session is None or self._session.over:
-            self._session = _Session(self)
-        if self._session.ready:
-            waiting = [self._waiting[number] for number in sorted(self._waiting)]
-            self._waiting.clear()
-            self._session.begin(waiting, self.version)
+            if self._waiting and (everyone or not self.deterministic):
+                self._session = _Session(self)
+            return
+        if not self._session.ready:
+            return
+        if not self.deterministic:
+            self._session.begin(self._take(self._waiting), self.version)
+        elif not everyone:
+            for place in sorted(self._session.complete):
+                at_home = [number for number, seat in self._waiting.items() if seat.home == place]
+                self._session.go_on(place, self._take(at_home), self.version)
+        elif self._waiting and self._session.all_complete:
+            self._session.begin(self._take(self._waiting), self.version)
+
+    def _take(self, numbers: Iterable[int]) -> list[_Seat]:
+        """Of those that wait, these, in the order in which they sat down."""
+        return [self._waiting.pop(number) for number in sorted(numbers)]
 
 
 class _Session:
@@ -125,6 +151,7 @@ class _Session:
         self._listening: set[int] = set()
         self._heard_of: set[int] = set()
         self._at_work: dict[int, _Seat] = {}
+        self._rounds = Rounds()
         self._loads: dict[int, int] = {}
         self._version = sampler.version
         self._stopped = False
@@ -136,26 +163,46 @@ class _Session:
         """Whether every replica listens or has failed."""
         return len(self._heard_of) == self._size and bool(self._listening)
 
+    @property
+    def complete(self) -> set[int]:
+        """The replicas that have halted and can go on: it is known who takes a turn next."""
+        return self._rounds.complete
+
+    @property
+    def all_complete(self) -> bool:
+        """Whether every replica that listens can go on."""
+        return self._rounds.complete == self._listening
+
     def begin(self, seats: Sequence[_Seat], version: int) -> None:
         """Tell each seat's home of the turn that it asks for; find homes for those without."""
-        self._version = version
         homeless = [seat for seat in seats if seat.home not in self._listening]
         for seat, home in zip(homeless, self._homes(len(homeless)), strict=True):
             seat.home = home
             self._loads[home] += 1
         for place in sorted(self._listening):
-            turns = [
-                (seat.number, seat.asked)
-                for seat in seats
-                if seat.home == place and seat.asked is not None
-            ]
-            if turns:
-                self._crew.tell(place, Turns(requests=tuple(turns), version=version))
+            if at_home := [seat for seat in seats if seat.home == place]:
+                self._tell(place, at_home, version)
+
+    def go_on(self, place: int, seats: Sequence[_Seat], version: int) -> None:
+        """Let a replica go on with the turns that it has and with those of its seats, if any."""
+        if seats or any(seat.home == place for seat in self._at_work.values()):
+            self._tell(place, seats, version)
+
+    def _tell(self, place: int, seats: Sequence[_Seat], version: int) -> None:
+        turns = tuple((seat.number, seat.asked) for seat in seats if seat.asked is not None)
+        self._version = version
+        self._rounds.begin(place)
         self._at_work.update({seat.number: seat for seat in seats})
+        self._crew.tell(place, Turns(requests=turns, version=version))
+
+    def settle(self, seat: _Seat) -> None:
+        """The seat has asked for a turn."""
+        self._rounds.settle(seat.home, seat.number)
 
     def forget(self, seat: _Seat) -> None:
         """The seat was left."""
         self._at_work.pop(seat.number, None)
+        self._rounds.settle(seat.home, seat.number)
         if seat.home in self._listening:
             self._loads[seat.home] -= 1
             self._crew.tell(seat.home, Over(seat=seat.number))
@@ -170,7 +217,8 @@ class _Session:
         reason: ForethoughtError = PolicyError("sampling ended without this turn")
         try:
             with boundary(PolicyError, "sampling"):
-                await self._crew.run(take_turns, [None] * self._size, self._hear)
+                in_rounds = self._sampler.deterministic
+                await self._crew.run(take_turns, [in_rounds] * self._size, self._hear)
         except ForethoughtError as error:
             reason = error
         finally:
@@ -188,13 +236,17 @@ class _Session:
             case Listening():
                 self._listening.add(place)
                 self._loads[place] = 0
+                self._rounds.halt(place)
                 if self._stopped:
                     self._crew.tell(place, Stop())
             case Ended():
                 seat = self._at_work.pop(value.seat, None)
                 if seat is not None:
+                    self._rounds.end(place, seat.number)
                     seat.hear(value.sampled)
                 return
+            case Halted():
+                self._rounds.halt(place)
             case _:
                 self._lose(place, value)
         self._heard_of.add(place)
@@ -203,6 +255,7 @@ class _Session:
     def _lose(self, place: int, error: PolicyError) -> None:
         """A replica has failed: what a dead one was doing the others can do."""
         self._listening.discard(place)
+        self._rounds.lose(place)
         lost = [seat for seat in self._at_work.values() if seat.home == place]
         if isinstance(error, WorkerDiedError) and self._listening:
             self.begin(lost, self._version)

@@ -1,10 +1,11 @@
 """The job of a replica that samples: it joins turns as they come until it is told to stop.
 
-Covers one side of a conversation with `LocalSampler`, which covers the other.
+Covers one side of a conversation with `LocalSampler`, which covers the other. A replica that goes
+*in rounds* halts as soon as as many turns have ended as go on, and goes on when it is told of the
+next ones: what shares a batch then never depends on when it was told.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from forethought.policy.local.continuous import ContinuousBatch
 from forethought.policy.local.replica import Port, Replica
@@ -18,8 +19,16 @@ class Listening:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Halted:
+    """Said in rounds: nothing is sampled until the next `Turns`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """Told: turns to begin at once, each with its seat, by the weights of that version."""
+    """Told: turns to begin at once, each with its seat, by the weights of that version.
+
+    None, where a replica that has halted shall go on with those that it has.
+    """
 
     requests: tuple[tuple[int, Request], ...]
     version: int
@@ -45,12 +54,12 @@ class Ended:
     sampled: Sampled
 
 
-def take_turns(replica: Replica, payload: Any, port: Port) -> None:
+def take_turns(replica: Replica, in_rounds: bool, port: Port) -> None:
     """The job: begin turns as they are told, say each as it ends, until `Stop`."""
     port(Listening())
-    speech = _Speech(replica=replica, port=port)
+    speech = _Speech(replica=replica, port=port, in_rounds=in_rounds)
     while True:
-        for message in port.heard() if speech.batch.busy else port.wait():
+        for message in port.heard() if speech.goes_on else port.wait():
             match message:
                 case Turns():
                     speech.begin(message)
@@ -67,22 +76,42 @@ def take_turns(replica: Replica, payload: Any, port: Port) -> None:
 class _Speech:
     """A replica's batch, made anew for each version of the weights."""
 
-    def __init__(self, replica: Replica, port: Port) -> None:
+    def __init__(self, replica: Replica, port: Port, *, in_rounds: bool) -> None:
         self._inference = replica.inference
         self._port = port
+        self._in_rounds = in_rounds
+        self._halted = True
+        self._ended = 0
         self._version: int | None = None
         self.batch = ContinuousBatch(self._inference, 0)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is anything to do before the next message."""
+        return self.batch.busy and not (self._in_rounds and self._halted)
 
     def begin(self, turns: Turns) -> None:
         if turns.version != self._version:
             while self.batch.busy:  # what was begun with other weights ends with them
-                self.step()
+                self._step()
             self._version = turns.version
             self._inference.weights.refresh()
             self.batch = ContinuousBatch(self._inference, turns.version)
         for seat, request in turns.requests:
             self.batch.admit(seat, request)
+        if self._halted:
+            self._halted, self._ended = False, 0
 
     def step(self) -> None:
+        if self._halted and self._in_rounds:
+            return
+        self._step()
+        # Half of them: fewer would let the batch run empty, more would wait for tools often.
+        if self._in_rounds and self._ended >= self.batch.rows:
+            self._halted = True
+            self._port(Halted())
+
+    def _step(self) -> None:
         for seat, sampled in self.batch.step():
+            self._ended += 1
             self._port(Ended(seat=seat, sampled=sampled))
