@@ -23,7 +23,7 @@ from forethought.learning.rewards import RewardSettings
 from forethought.policy.formats import chat_format
 from forethought.policy.local.crew import LocalCrew
 from forethought.policy.local.sampler import LocalSampler
-from forethought.policy.local.speaking import Ended, Listening, Stop, Turns
+from forethought.policy.local.speaking import Ended, Halted, Listening, Stop, Turns
 from forethought.policy.parsing import Parsed
 from forethought.policy.protocol import SamplingSettings
 from forethought.policy.token_policy import TokenPolicy
@@ -80,6 +80,7 @@ class EchoingCrew:
                 for seat, request in reversed(requests):
                     ended = Ended(seat=seat, sampled=self.answer(request))
                     asyncio.get_running_loop().call_soon(self.emit, place, ended)
+                asyncio.get_running_loop().call_soon(self.emit, place, Halted())
             case Stop():
                 self.stopped[place].set()
 
