@@ -146,8 +146,10 @@ class Watch:
 def family(process: int) -> Iterator[int]:
     """A process, its children, and theirs; nothing where the system does not say."""
     yield process
-    for task in Path(f"/proc/{process}/task").glob("*/children"):
-        for child in _read(task).split():
+    with suppress(OSError):  # it may end meanwhile
+        tasks = sorted(Path(f"/proc/{process}/task").iterdir())
+        children = [_read(task / "children") for task in tasks]
+        for child in " ".join(children).split():
             yield from family(int(child))
 
 
