@@ -74,6 +74,7 @@ def fastest_crew(
         crew.close()
         raise
     if found.workers_win:
+        here.close()  # its threads would stay beside the workers
         return crew, found
     crew.close()
     return here, found
