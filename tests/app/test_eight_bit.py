@@ -1,5 +1,7 @@
 """Runs that need bitsandbytes: refused at once without it, and exact on resuming with it."""
 
+import sys
+
 import pytest
 
 from app.small import copied, forethought, outcome, refused
@@ -16,7 +18,7 @@ missing = pytest.mark.usefixtures("without_bitsandbytes")
 @pytest.fixture
 def without_bitsandbytes(monkeypatch):
     """As if it were not installed."""
-    monkeypatch.setattr("forethought.learning.eight_bit.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)  # Python takes it for absent
 
 
 @missing

@@ -1,6 +1,7 @@
 """AdamW with moments of 8 bits: what it refuses, which tensors it takes, and how it resumes."""
 
 import asyncio
+import sys
 from importlib.util import find_spec
 
 import pytest
@@ -32,7 +33,7 @@ missing = pytest.mark.usefixtures("without_bitsandbytes")
 @pytest.fixture
 def without_bitsandbytes(monkeypatch):
     """As if it were not installed."""
-    monkeypatch.setattr("forethought.learning.eight_bit.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)  # Python takes it for absent
 
 
 def settings_of(kind="adamw_8bit", **chosen):
