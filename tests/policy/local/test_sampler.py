@@ -116,6 +116,19 @@ async def alone(seat, first, settings=SETTINGS):
     return sampled
 
 
+async def two_ended_of(count):
+    """A round of so many turns, of which the first two have ended."""
+    crew, sampler = scripted(held=True)
+    seats = [sampler.sit() for _ in range(count)]
+    for n, seat in enumerate(seats):
+        asked(seat, n)
+    await settle()
+    for seat in seats[:2]:
+        crew.end(0, seat.number, answer(9, 0))
+    await settle()
+    return crew, seats
+
+
 async def settle():
     for _ in range(10):
         await asyncio.sleep(0)
@@ -194,14 +207,7 @@ def test_with_determinism_a_round_begins_when_half_of_the_turns_have_ended():
 
 def test_a_round_waits_for_what_every_ended_turn_leads_to():
     async def run():
-        crew, sampler = scripted(held=True)
-        seats = [sampler.sit() for _ in range(4)]
-        for n, seat in enumerate(seats):
-            asked(seat, n)
-        await settle()
-        for seat in seats[:2]:
-            crew.end(0, seat.number, answer(9, 0))
-        await settle()
+        crew, seats = await two_ended_of(4)
         asked(seats[1], 11)
         await settle()
         assert len(crew.turns) == 1  # the first conversation's tool is still at work
@@ -214,14 +220,7 @@ def test_a_round_waits_for_what_every_ended_turn_leads_to():
 
 def test_those_at_work_go_on_when_all_whose_turn_ended_have_left():
     async def run():
-        crew, sampler = scripted(held=True)
-        seats = [sampler.sit() for _ in range(3)]
-        for n, seat in enumerate(seats):
-            asked(seat, n)
-        await settle()
-        for seat in seats[:2]:
-            crew.end(0, seat.number, answer(9, 0))
-        await settle()
+        crew, seats = await two_ended_of(3)
         for seat in seats[:2]:
             seat.leave()
         await settle()
