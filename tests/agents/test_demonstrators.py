@@ -10,6 +10,7 @@ from forethought.agents.demonstrations.programs import broken, guarded
 from forethought.agents.demonstrators import (
     Demonstrator,
     DemonstratorSettings,
+    can_show,
     worth_imitating,
 )
 from forethought.core.errors import RecipeError, SandboxError
@@ -272,3 +273,32 @@ def test_a_program_that_ends_in_no_bracket_can_be_broken_too():
     faulty = broken("x = 1", First())
     with pytest.raises(SyntaxError):
         compile(faulty.program, "main.py", "exec")
+
+
+WRITTEN = Problem(
+    id="add",
+    prompt="write a function to add.",
+    answer="def add(a, b): return a + b",
+    data={
+        "plan": "add them.",
+        "program": "def add(a, b): return a + b\nprint(add(1, 2))",
+        "closing": "so add is a + b",
+    },
+)
+
+
+@pytest.mark.parametrize("style", ["direct", "deliberate", "guarded", "recovering", "tool_free"])
+def test_a_closing_is_said_in_place_of_what_was_printed(style):
+    assert spoken(show(WRITTEN, style))[-1].endswith("so add is a + b")
+
+
+def test_a_closing_is_not_said_after_a_program_that_failed():
+    failing = ScriptedTools(text="NameError", status=ToolStatus.MODEL_ERROR)
+    assert spoken(show(WRITTEN, tools=failing))[-1] == "there is no result."
+
+
+@pytest.mark.parametrize("style", ["direct", "tool_free"])
+def test_a_problem_whose_closing_is_not_known_cannot_be_shown(style):
+    unknown = Problem(id="p", prompt="?", answer="a program", data=WRITTEN.data | {"closing": ""})
+    assert not can_show(unknown, DemonstratorSettings(styles={style: 1.0}))
+    assert can_show(WRITTEN, DemonstratorSettings(styles={style: 1.0}))

@@ -172,7 +172,7 @@ def test_a_rollout_that_breaks_after_its_first_call_is_lost_alone_with_its_trace
     assert "CancelledError" not in trajectory.error
     assert group.measured == tuple(one for one in group.episodes if one is not lost)
     (lesson,) = score([group], RewardSettings())
-    assert len(lesson.rewards) == len(lesson.advantages) == 7
+    assert len(lesson.graded) == len(lesson.advantages) == 7
     refuse_unmeasured([group], 0.125, "rl.limits.not_measured")
     words = r"rl\.limits\.not_measured = 0; 1 of them: policy: KeyErr"
     with pytest.raises(RecipeError, match=words):

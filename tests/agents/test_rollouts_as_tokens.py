@@ -204,7 +204,7 @@ def test_a_printout_that_forges_an_answer_is_neither_a_turn_nor_an_answer():
     assert episode.verdict.answer is None
     group = Group(id="g", problem=problem, episodes=(episode,))
     (lesson,) = score([group], RewardSettings(variant="outcome"))
-    assert lesson.rewards[0].total == -1.0
+    assert lesson.graded[0].reward.total == -1.0
     (segment,) = trajectory.segments
     added = added_tokens(WORDS)
     # The system turn, the question, two turns of the assistant, and one with the reply.

@@ -139,6 +139,20 @@ def test_a_policy_that_always_calls_is_stopped_after_the_last_allowed_turn():
     assert only(episode).turns[-1].replies == ()
 
 
+def test_an_agent_without_settings_may_take_sixteen_turns_with_calls():
+    tools = EchoTools()
+    assert only(attempt([CALL] * 99, tools)).stop is Stop.TURN_LIMIT
+    assert len(tools.calls) == 16
+
+
+def test_an_agent_without_settings_may_say_twenty_thousand_tokens():
+    policy = ScriptedPolicy([says("", call(), tokens=2000)] * 99)
+    trajectory = only(attempt(policy))
+    assert trajectory.stop is Stop.TOKEN_LIMIT
+    assert policy.conversations[0].allowed[0] == 20_480
+    assert len(trajectory.turns) == 11
+
+
 def test_the_policy_may_answer_after_its_last_tool_turn():
     assert attempt([CALL, CALL, ANSWER], max_turns=2).right
 

@@ -3,6 +3,8 @@
 import io
 import json
 import os
+from functools import partial
+from queue import SimpleQueue
 from types import SimpleNamespace
 
 import psutil
@@ -10,12 +12,27 @@ import pytest
 import torch
 from rich.console import Console
 
-from forethought.app.calibration import Calibration, fastest_crew
+from forethought.app.calibration import (
+    LEFT,
+    ROWS,
+    SLACK,
+    Calibration,
+    Trial,
+    fastest_crew,
+    lengths,
+    room_for_workers,
+    speed,
+    trials,
+)
 from forethought.app.context import CALIBRATION, Context
+from forethought.app.engine import affordable, memory_needed
 from forethought.app.show import Show
+from forethought.core.errors import PolicyError
 from forethought.learning.settings import ComputeSettings
-from forethought.policy.local.crew import ForkedCrew
-from tiny import local_model
+from forethought.policy.local.crew import ForkedCrew, LocalCrew
+from forethought.policy.local.decoder import Decoder
+from forethought.policy.local.replica import CLOSED, Port, Replica
+from tiny import local_model, network
 
 
 @pytest.fixture
@@ -50,6 +67,57 @@ def test_the_faster_crew_is_chosen_and_the_other_leaves_no_process():
         crew.close()
 
 
+@pytest.mark.parametrize("replicas", [1, 2, 3, 8, 31, 32, 33, 64])
+def test_any_number_of_replicas_are_measured_with_as_many_turns(replicas):
+    dealt = trials(replicas)
+    assert sum(trial.turns for trial in dealt) == ROWS
+    assert sum(trial.last for trial in dealt) == ROWS // LEFT
+    assert all(trial.turns >= max(1, trial.last) for trial in dealt)
+    assert len(dealt) == min(replicas, ROWS)
+
+
+def test_a_measurement_fits_into_every_context():
+    for context in range(4, 200):
+        opening, steps = lengths(context)
+        assert min(opening, steps) >= 1
+        assert opening + max(1, steps // 2) + 2 * steps <= context
+
+
+@pytest.mark.parametrize("context", [4, 40, 64, 512])
+def test_every_turn_is_measured_for_the_same_number_of_tokens(context):
+    crew = LocalCrew(network(max_position_embeddings=context))
+    (found,) = crew.run_now(speed, [Trial(turns=6, last=2)])
+    crew.close()
+    _, steps = lengths(context)
+    assert found.tokens == steps * (6 + 2)
+    assert found.seconds > 0
+
+
+def test_a_measurement_can_be_put_away():
+    model = network()
+    port = Port(emit=lambda value: None, inbox=SimpleQueue())
+    port.inbox.put(CLOSED)
+    with pytest.raises(PolicyError, match="put away"):
+        speed(Replica(model=model, decoder=Decoder(model)), Trial(turns=2, last=1), port)
+
+
+@pytest.mark.parametrize("trained", [135_000_000, 2_000_000])
+@pytest.mark.parametrize("room", [2**27, 2**30, 2 * 2**30, 8 * 2**30])
+def test_workers_are_as_many_as_their_weights_and_gradients_have_room(trained, room):
+    weights = 135_000_000
+    found = room_for_workers(weights, trained, room)
+    assert SLACK + 4 * (weights + (found + 1) * trained) > room
+    assert found == 0 or SLACK + 4 * (weights + found * trained) <= room
+
+
+def test_where_memory_is_short_there_are_fewer_workers_or_none():
+    needed = partial(memory_needed, local_model(), on_gpu=False)
+    assert affordable(4, needed, needed(4)) == 4
+    assert affordable(4, needed, needed(4) - 1) == 3
+    assert affordable(4, needed, needed(1)) == 1
+    assert affordable(4, needed, needed(0)) == affordable(0, needed, needed(4)) == 0
+
+
 @pytest.mark.parametrize(("workers", "threads", "win"), [(2.0, 1.0, True), (1.0, 2.0, False)])
 def test_workers_win_when_they_sample_more(workers, threads, win):
     assert Calibration(workers_rate=workers, threads_rate=threads).workers_win is win
@@ -60,6 +128,8 @@ def test_a_run_is_calibrated_once_and_says_so(context, said, tmp_path):
     first = chosen(context, local_model())
     kept = json.loads((tmp_path / CALIBRATION).read_text())
     assert kept["workers"] == first
+    assert kept["setting"] == f"--compute.workers={first}"
+    assert f"({kept['setting']} repeats it)" in said.getvalue()
     assert said.getvalue().count("calibration: one-thread workers sample") == 1
     # What was found holds from then on: it is obeyed even where it says something else.
     (tmp_path / CALIBRATION).write_text(json.dumps(kept | {"workers": 1}))

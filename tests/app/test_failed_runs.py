@@ -1,6 +1,8 @@
 """A run whose parts die says so by its exit code and its status; then it goes on."""
 
 import json
+import subprocess
+import sys
 
 import psutil
 
@@ -30,6 +32,38 @@ def test_a_run_whose_model_workers_were_killed_fails_and_goes_on_when_asked(reci
     assert all(not one.is_running() for one in family(process.pid))
     assert forethought(*words) == 0
     assert read_status(folder).state == "done"
+
+
+BREAKS = """
+import sys
+
+from forethought.app.cli import main
+from forethought.app.pipeline import WORK
+
+
+async def breaks(context):
+    stage = context.begin("collect", context.collect_sections)
+    stage.commit(0)
+    raise RuntimeError("boom")
+
+
+WORK["collect"] = breaks
+sys.exit(main(["collect", sys.argv[1], "--run", sys.argv[2]]))
+"""
+
+
+def test_a_fault_rises_through_the_command_and_its_last_line_says_where_it_was(recipe, tmp_path):
+    folder = tmp_path / "run"
+    words = [sys.executable, "-c", BREAKS, str(recipe), str(folder)]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("Traceback (most recent call last):")
+    last = ended.stderr.rstrip().splitlines()[-1]
+    assert last == "RuntimeError: boom (stage collect, step 1)"
+    status = read_status(folder)
+    assert (status.state, status.command, status.stage) == ("failed", "collect", "collect")
+    assert (status.completed_steps, status.error) == (1, "RuntimeError: boom")
+    assert "Next:" not in ended.stdout
 
 
 def test_a_refused_command_fails_and_a_finished_run_is_done(staged):

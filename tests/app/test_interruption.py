@@ -63,6 +63,12 @@ def wait_until(truth, alive):
         time.sleep(0.002)
 
 
+def committed(folder, stage):
+    """How many steps of a stage are in the journal."""
+    with Run.read(folder) as run:
+        return len(run.steps(stage))
+
+
 def unfinished(folder, stage):
     with Run.read(folder) as run:
         return not run.stage(stage).finished
@@ -128,6 +134,7 @@ def test_control_c_stops_a_run_and_it_resumes(recipe, tmp_path, stage, workers):
     folder = tmp_path / "run"
     words = ["quickstart", "--recipe", recipe, "--run", folder, *LONG]
     words = [*map(str, words), f"--compute.workers={workers}"]
+    began = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-m", "forethought", *words],
         stdout=subprocess.PIPE,
@@ -137,11 +144,19 @@ def test_control_c_stops_a_run_and_it_resumes(recipe, tmp_path, stage, workers):
         # As a terminal starts it: a shell's background jobs ignore the signal.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
+    wait_until(lambda: reached(folder, "collect", 1), lambda: process.poll() is None)
+    beginning = time.monotonic() - began
     wait_until(lambda: reached(folder, stage, 2), lambda: process.poll() is None)
     members = family(process.pid)
+    process.send_signal(signal.SIGSTOP)  # so that nothing is done between counting and the signal
+    before, stopped = committed(folder, stage), time.monotonic()
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the whole group hears it
+    process.send_signal(signal.SIGCONT)
     said, complaint = process.communicate(timeout=PATIENCE)
+    ending = time.monotonic() - stopped
     assert process.returncode == 130
+    assert committed(folder, stage) <= before + 1
+    assert ending < beginning  # which took several times as long, on a machine as busy
     assert "Stopped. What is finished is kept; the same command goes on from there." in said
     assert complaint == ""
     assert unfinished(folder, stage)

@@ -17,15 +17,18 @@ EMBEDDED = tomllib.loads((files("forethought.app") / "quickstart.toml").read_tex
 JUDGE = {"endpoint": {"base_url": "http://127.0.0.1:1/v1", "model": "m"}}
 
 
-def found(reward=None, agent=None, problems=None):
-    """The warnings of the embedded recipe with other rewards, limits and problems."""
-    tree = EMBEDDED | {"rl": EMBEDDED["rl"] | {"reward": reward or {}}}
+def found(reward=None, agent=None, problems=None, credit=None):
+    """The warnings of the embedded recipe with other rewards, limits, problems and credit."""
+    tree = EMBEDDED | {
+        "rl": EMBEDDED["rl"] | {"reward": reward or {}} | ({"credit": credit} if credit else {})
+    }
     tree |= {"agent": EMBEDDED["agent"] | (agent or {})}
     tree |= {"problems": problems} if problems else {}
     return warnings(checked(tree, "a recipe"))
 
 
 FILE = {"type": "file", "train": "a.jsonl", "held_out": "b.jsonl"}
+CODE = FILE | {"type": "code"}
 
 DOUBTFUL = {
     "paying right answers for calls": (
@@ -35,6 +38,14 @@ DOUBTFUL = {
     "paying every turn with calls": (
         {"process": {"well_formed": 0.1}},
         r"process\.well_formed = 0\.1: .*calling more often pays; set rl\.reward\.process\.call_",
+    ),
+    "paying every new call that brings the answer": (
+        {"process": {"retrieval": 0.1}},
+        r"process\.retrieval = 0\.1: .*again and again pays.*process\.call_cost, or retrieval to 0",
+    ),
+    "paying every turn that a judge likes": (
+        {"judge": JUDGE},
+        r"judge\.weight = 0\.1: .*one turn more .*pays.*process\.call_cost, or the weight to 0",
     ),
     "a wrong answer that earns as much": (
         {"wrong_ceiling": 1.0, "bonus_cap": 40},
@@ -76,6 +87,14 @@ DOUBTFUL = {
     "a cap of a bonus that is not paid": (
         {"variant": "outcome", "bonus_cap": 2},
         r'variant = "outcome": .*bonus_cap, which are set, have no effect; remove them',
+    ),
+    "a bonus that is not paid": (
+        {"variant": "search", "tool_bonus": 0.5},
+        r'variant = "search": .*tool_bonus, which are set, have no effect; remove them',
+    ),
+    "a bonus that is not paid, and its cap": (
+        {"variant": "outcome", "tool_bonus": 0.5, "bonus_cap": 2},
+        r'variant = "outcome": .*bonus_cap, tool_bonus, which are set, have no effect',
     ),
     "a limit without a buffer": (
         {"overlong_limit": 100},
@@ -128,6 +147,67 @@ def test_without_turns_for_calls_nothing_that_needs_one_is_paid():
     assert found({"variant": "outcome"}, agent={"max_turns": 0}) == ()
 
 
+def test_without_a_further_turn_nothing_can_be_added_to_what_turns_earn():
+    retrieval, judge = {"process": {"retrieval": 0.1}}, {"judge": JUDGE, "variant": "outcome"}
+    assert [len(found(each)) for each in (retrieval, judge)] == [1, 1]
+    assert found(retrieval, agent={"max_turns": 1}) == ()
+    assert len(found(judge, agent={"max_turns": 1})) == 1
+    assert found(judge, agent={"max_turns": 0}) == ()
+
+
+PASSK = {"advantage": {"kind": "passk", "k": 2}}
+MERGED = {"type": "merged", "turn_weight": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("reward", "credit", "named"),
+    [
+        ({}, PASSK, "tool_bonus"),
+        ({"variant": "released"}, PASSK, "tool_bonus"),
+        (
+            {
+                "overlong_buffer": 24,
+                "overlong_limit": 120,
+                "overlong_factor": 0.5,
+                "process": {"execution": 0.1},
+                "penalties": {"format": 0.1, "divergence": 0.1},
+            },
+            PASSK,
+            "tool_bonus, overlong_factor, divergence, execution, format",
+        ),
+        ({}, MERGED, "tool_bonus"),
+        (
+            {
+                "variant": "outcome",
+                "process": {"execution": 0.1, "exploration": 0.1, "call_cost": 0.1},
+                "penalties": {"format": 0.1, "exception": 0.1},
+                "judge": JUDGE,
+            },
+            MERGED,
+            "execution, call_cost, exception, judge",
+        ),
+    ],
+)
+def test_rewards_that_credit_passes_over_are_told(reward, credit, named):
+    (told,) = found(reward, credit=credit)
+    assert re.fullmatch(rf"rl\.credit[^:]*: .*rl\.reward {named} come to nothing; .+", told)
+    assert found(reward) == ()
+
+
+@pytest.mark.parametrize(
+    ("reward", "credit"),
+    [
+        ({"variant": "outcome"}, PASSK),
+        ({"variant": "outcome", "process": {"exploration": 0.1}}, MERGED),
+        ({"variant": "released"}, MERGED),
+        ({}, MERGED | {"turn_weight": 0.5}),
+        ({}, {"advantage": {"kind": "passk_lead"}}),
+    ],
+)
+def test_credit_that_counts_what_is_earned_is_passed_over(reward, credit):
+    assert found(reward, credit=credit) == ()
+
+
 @pytest.mark.parametrize(
     "reward",
     [
@@ -135,11 +215,13 @@ def test_without_turns_for_calls_nothing_that_needs_one_is_paid():
         {"variant": "outcome"},
         {"variant": "search"},
         {"variant": "released", "tool_bonus": 0.2},
+        {"variant": "outcome", "tool_bonus": 0.0},
         {"overlong_buffer": 24, "overlong_limit": 120},
         {"overlong_buffer": 24, "overlong_limit": 300, "length_basis": "all_tokens"},
         {"process": {"execution": 0.1, "well_formed": 0.1, "call_cost": 0.05}},
         {"penalties": {"thinking": 0.1, "thinking_limit": 60, "format": 0.1}},
-        {"judge": JUDGE},
+        {"judge": JUDGE, "process": {"call_cost": 0.05}},
+        {"process": {"retrieval": 0.1, "call_cost": 0.05}},
     ],
 )
 def test_what_pays_for_what_it_names_is_passed_over(reward):
@@ -158,6 +240,14 @@ def test_problems_of_ones_own_may_have_parts():
     assert found({"process": {"verification": 0.1}}, problems=FILE) == ()
 
 
+def test_tests_passed_are_paid_where_a_program_is_the_answer():
+    assert found({"partial": 0.5}, problems=CODE) == ()
+    (told,) = found({"partial": 0.5}, problems=FILE)
+    assert told.startswith("rl.reward.partial = 0.5")
+    (told,) = found({"process": {"coverage": 0.1}}, problems=CODE)
+    assert 'problems.type = "code" has none' in told
+
+
 def test_every_rule_has_a_case_that_it_tells():
     telling = {
         rule
@@ -166,7 +256,8 @@ def test_every_rule_has_a_case_that_it_tells():
         if any(rule(checked(EMBEDDED | {"rl": EMBEDDED["rl"] | {"reward": reward}}, "a recipe")))
     }
     assert {rule.__name__ for rule in RULES} - {rule.__name__ for rule in telling} == {
-        "_no_call_runs"
+        "_no_call_runs",
+        "_credit_passes_over",
     }
 
 

@@ -20,7 +20,7 @@ from forethought.core.problem import Problem
 from forethought.core.trajectory import Episode, Stop
 from forethought.core.verdict import Verdict
 from forethought.learning.advantage import AdvantageSettings, group_advantages
-from forethought.learning.settings import ComputeSettings
+from forethought.learning.settings import ComputeSettings, OptimizerSettings
 from forethought.tools.protocol import for_attempt
 from forethought.tools.python_tool import PythonTool
 from forethought.tools.sandbox.pool import Pool
@@ -167,8 +167,9 @@ def test_deterministic_decides_how_rounds_of_sampling_begin():
 def test_portions_of_computation_reach_whoever_computes():
     compute = ComputeSettings(device="cpu", workers=0, micro_tokens=7, logit_tokens=3)
     with start_engine(local_model(), compute) as engine:
-        assert engine.compute.micro_tokens == 7
-        assert engine.compute.logit_tokens == 3
+        learner = engine.learner(OptimizerSettings(), total_steps=1)
+        for computing in (engine.compute, learner.compute):
+            assert (computing.micro_tokens, computing.logit_tokens) == (7, 3)
 
 
 @dataclass

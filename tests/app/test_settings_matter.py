@@ -58,7 +58,9 @@ BY_STATE = ("--rl.credit.type=gigpo",)
 OVERLONG = ("--rl.reward.overlong_limit=40", "--rl.reward.overlong_buffer=30")
 PROCESS = ("--rl.reward.process.execution=0.3",)
 PENALTY = ("--rl.loss.kl_coefficient=0.5",)
-CISPO, SAPO, DPPO = ((f"--rl.loss.name={name}",) for name in ("cispo", "sapo", "dppo_tv"))
+CISPO, SAPO, DPPO, REINFORCE = (
+    (f"--rl.loss.name={name}",) for name in ("cispo", "sapo", "dppo_tv", "reinforce")
+)
 LARGE = ("--sft.longest=3000", "--model.context=3000")
 HELD_OUT = ("--sft.held_out=0.2", "--sft.held_out_every=1")
 PHASE_COSINE = ("--sft.phases.0.optimizer.schedule=cosine",)
@@ -90,6 +92,7 @@ ROWS = {
     "sampling.temperature": Row(("--sampling.temperature=0.5",), ("sft", "measure")),
     "sampling.top_p": Row(("--sampling.top_p=0.9",), ("sft", "measure")),
     "sampling.max_tokens": Row(("--sampling.max_tokens=12",), ("sft", "measure")),
+    "sampling.reply_tokens": imitating("--sampling.reply_tokens=20"),
     "sft.phases.name": imitating("--sft.phases.0.name=other"),
     "sft.phases.steps": imitating("--sft.phases.0.steps=3"),
     "sft.phases.batch": imitating("--sft.phases.0.batch=4"),
@@ -167,7 +170,8 @@ ROWS = {
     "rl.loss.clip_low": learning("--rl.loss.clip_low=0.0"),
     "rl.loss.clip_high": learning("--rl.loss.clip_high=0.0"),
     "rl.loss.dual_clip": learning("--rl.loss.dual_clip=1.000001"),
-    "rl.loss.cispo_cap_abs": learning("--rl.loss.cispo_cap_abs=0.5", given=CISPO),
+    "rl.loss.cispo_cap_abs": learning("--rl.loss.cispo_cap_abs=1.0", given=CISPO),
+    "rl.loss.importance_cap": learning("--rl.loss.importance_cap=1.0", given=REINFORCE),
     "rl.loss.tau_positive": learning("--rl.loss.tau_positive=0.5", given=SAPO),
     "rl.loss.tau_negative": learning("--rl.loss.tau_negative=0.5", given=SAPO),
     "rl.loss.drift_coefficient": learning("--rl.loss.drift_coefficient=9.0", given=DPPO),
@@ -191,6 +195,14 @@ def of_endpoints(*keys):
 
 
 SHOWN_BY = {
+    "app/test_problems.py": {
+        "test_programs_are_asked_for_from_the_file_of_their_side": (
+            "problems.code.train",
+            "problems.code.held_out",
+        ),
+        "test_shown_tests_decides_how_many_a_question_shows": ("problems.code.shown_tests",),
+        "test_uncheckable_decides_whether_rows_are_left_out": ("problems.code.uncheckable",),
+    },
     "app/test_settings_directly.py": {
         "test_problems_come_from_the_file_of_their_side": (
             "problems.file.train",
@@ -213,14 +225,9 @@ SHOWN_BY = {
         "test_device_decides_where_the_model_is": ("compute.device",),
         "test_workers_decides_who_computes": ("compute.workers",),
         "test_threads_decides_how_many_threads_compute": ("compute.threads",),
-        "test_portions_of_computation_reach_whoever_computes": (
-            "compute.micro_tokens",
-            "compute.logit_tokens",
-        ),
         "test_deterministic_decides_how_rounds_of_sampling_begin": ("compute.deterministic",),
         "test_at_once_decides_how_many_attempts_are_open": ("compute.at_once",),
         "test_a_limit_of_not_measured_decides_when_attempts_are_refused": (
-            "rl.limits.not_measured",
             "eval.max_not_measured",
         ),
         "test_singleton_decides_what_an_attempt_without_company_gets": (
@@ -283,7 +290,7 @@ SHOWN_BY = {
         ),
         "test_a_judges_scores_are_paid_by_turn_and_by_their_weight": ("rl.reward.judge.weight",),
     },
-    "learning/rewards/test_parts.py": {
+    "learning/rewards/test_named_values.py": {
         "test_parts_are_paid_by_their_weights": (
             "rl.reward.process.coverage",
             "rl.reward.process.verification",
@@ -326,6 +333,15 @@ SHOWN_BY = {
         "test_a_recorded_conversation_is_rendered_as_it_would_have_been_sampled": (
             "sampling.thinking",
         ),
+    },
+    "learning/test_learner_settings.py": {
+        "test_portions_of_computation_reach_gradients_and_forecasts": (
+            "compute.micro_tokens",
+            "compute.logit_tokens",
+        ),
+    },
+    "learning/test_limits.py": {
+        "test_not_measured_decides_how_many_attempts_a_round_may_lose": ("rl.limits.not_measured",),
     },
     "learning/test_agreement.py": {
         "test_a_run_whose_prompts_break_too_often_stops_before_it_learns": (
@@ -387,6 +403,9 @@ SHOWN_BY = {
             "rl.reward.penalties.divergence",
         ),
         "test_the_learners_own_old_logprobs_make_first_ratios_exactly_one": ("rl.off_policy.old",),
+        "test_rounds_that_teach_nothing_stop_the_run_and_what_was_learnt_stays": (
+            "rl.limits.rounds_without_update",
+        ),
     },
     "tools/test_remote.py": {
         "test_programs_run_where_the_address_says": ("tool.url",),

@@ -1,6 +1,7 @@
 """Episodes leave as JSON lines that any program can read."""
 
 import json
+import math
 
 import pytest
 
@@ -44,6 +45,25 @@ def test_an_episode_is_one_line_in_messages_form(run, tmp_path):
         {"role": "assistant", "content": "42"},
     ]
     assert (right["outcome"], right["stop"], wrong["outcome"]) == ("right", "answered", "wrong")
+
+
+def test_what_an_attempt_earned_goes_with_it_and_what_is_not_known_is_null(run, tmp_path):
+    stage = run.stage("rl")
+    for step in range(2):
+        stage.keep(step, [small_group(f"{step}")])
+    stage.keep_rewards(0, {"0/0": {"outcome": 1.0, "tool_bonus": 0.25}})
+    stage.keep_rewards(1, {"1/1": {"outcome": -1.0, "judge": math.nan}})
+    for step in range(2):
+        stage.commit(step)
+    path = tmp_path / "episodes.jsonl"
+    export_jsonl(run, "rl", path)
+    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    assert {line["id"]: (line["reward"], line["components"]) for line in lines} == {
+        "0/0": (1.25, {"outcome": 1.0, "tool_bonus": 0.25}),
+        "0/1": (None, None),
+        "1/0": (None, None),
+        "1/1": (None, {"outcome": -1.0, "judge": None}),
+    }
 
 
 DEEP = '{"a":' * 100_000

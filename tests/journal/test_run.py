@@ -68,6 +68,28 @@ def test_a_journal_of_another_program_is_refused(tmp_path, kind):
     assert journal.read_bytes() == before
 
 
+def test_a_journal_from_before_rewards_were_kept_is_read_and_gone_on_with(tmp_path):
+    with Run.create_or_open(tmp_path, RECIPE) as run:
+        stage = run.stage("rl")
+        stage.keep(0, [small_group("g")])
+        stage.commit(0)
+    with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as connection:
+        for column in ("reward", "components"):
+            connection.execute(f"alter table episodes drop column {column}")
+        connection.execute("pragma user_version = 1")
+    with Run.read(tmp_path) as run:
+        assert (run.rewards("rl", 0), [group.id for group in run.groups("rl")]) == ({}, ["g"])
+    for step in (1, 2):
+        with Run.create_or_open(tmp_path, RECIPE) as run:
+            stage = run.stage("rl")
+            stage.keep(step, [small_group(f"{step}")])
+            stage.keep_rewards(step, {f"{step}/1": {"outcome": -1.0}})
+            stage.commit(step)
+    with Run.read(tmp_path) as run:
+        found = [run.rewards("rl", step) for step in range(3)]
+        assert found == [{}, {"1/1": {"outcome": -1.0}}, {"2/1": {"outcome": -1.0}}]
+
+
 def test_a_journal_of_another_format_is_refused(tmp_path):
     with Run.create_or_open(tmp_path, RECIPE):
         pass

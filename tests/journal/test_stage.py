@@ -1,7 +1,9 @@
 """What a stage writes is what everyone reads, bit for bit and step by step."""
 
 import math
+import sqlite3
 import struct
+from contextlib import closing
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -94,6 +96,59 @@ def test_what_is_noted_is_invisible_until_its_step_is_committed(run, tmp_path):
         stage.commit(0)
         assert reader.series("rl", "accuracy") == [(0, 0.5)]
         assert [group.id for group in reader.groups("rl", step=0)] == ["g"]
+
+
+COMPONENT = st.floats(allow_infinity=False)
+
+
+@given(rewards=st.lists(st.none() | st.dictionaries(st.text(), COMPONENT), max_size=4))
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_rewards_come_back_to_the_bit_by_component_and_nan_as_nan(run, rewards):
+    group = small_group("g", size=len(rewards))
+    earned = {
+        episode.id: components
+        for episode, components in zip(group.episodes, rewards, strict=True)
+        if components is not None
+    }
+    stage = run.stage("rl")
+    stage.keep(0, [group])
+    stage.keep_rewards(0, earned)
+    stage.commit(0)
+    assert repr(run.rewards("rl", 0)) == repr(earned)
+
+
+def totals(path):
+    with closing(sqlite3.connect(path / "journal.sqlite")) as connection:
+        query = "select episode_id, reward, components from episodes order by step, place"
+        return connection.execute(query).fetchall()
+
+
+def test_an_attempts_reward_stands_beside_its_outcome_and_what_is_not_known_is_null(run):
+    stage = run.stage("rl")
+    stage.keep(0, [small_group("g", size=3)])
+    stage.keep_rewards(
+        0, {"g/0": {"outcome": 1.0, "judge": 0.25}, "g/1": {"outcome": -1.0, "judge": math.nan}}
+    )
+    stage.commit(0)
+    assert totals(run.path) == [
+        ("g/0", 1.25, '{"outcome": 1.0, "judge": 0.25}'),
+        ("g/1", None, '{"outcome": -1.0, "judge": null}'),
+        ("g/2", None, None),
+    ]
+
+
+def test_rewards_appear_with_their_step_and_are_forgotten_with_it(run):
+    stage = run.stage("rl")
+    for step in range(2):
+        stage.keep(step, [small_group(f"{step}", size=1)])
+        stage.keep_rewards(step, {f"{step}/0": {"outcome": float(step)}})
+    assert run.rewards("rl", 0) == {}
+    stage.commit(0)
+    assert run.rewards("rl", 0) == {"0/0": {"outcome": 0.0}}
+    stage.rewind(0)
+    stage.keep(1, [small_group("1", size=1)])
+    stage.commit(1)
+    assert (run.rewards("rl", 0), run.rewards("rl", 1)) == ({}, {})
 
 
 def test_committing_a_step_again_replaces_all_of_it(run):

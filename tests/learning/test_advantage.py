@@ -10,6 +10,7 @@ from forethought.core.errors import RecipeError
 from forethought.learning.advantage import AdvantageSettings, gdpo, group_advantages, varies
 from forethought.learning.maxrl import maxrl
 from forethought.learning.passk import lead, passk_advantages
+from forethought.learning.whitening import whitened
 
 
 def golden(name):
@@ -87,6 +88,12 @@ def test_rewards_vary_only_beyond_rounding():
 def test_an_attempt_without_company_gets_nothing_unless_asked_for(kind):
     assert compare([3.0], kind) == [0.0]
     assert compare([3.0], kind, singleton="raw") == approx([3.0], rel=1e-5)
+
+
+@mark.parametrize("kind", BATCHED)
+def test_an_attempt_alone_in_its_batch_gets_nothing(kind):
+    assert compare([3.0], kind) == [0.0]
+    assert whitened([3.0], [1]) == [0.0]
 
 
 @mark.parametrize("kind", KINDS)
@@ -215,6 +222,14 @@ def test_a_batch_in_which_all_is_equal_or_unknown_teaches_nothing(kind):
     assert compare([math.nan], kind) == [0.0]
     known = compare([1.0, 0.0], kind)
     assert compare([1.0, math.nan, 0.0], kind) == [known[0], 0.0, known[1]]
+
+
+@mark.parametrize("value", [-1.4, 0.7, -0.8])
+def test_what_is_at_the_mean_of_a_batch_is_whitened_to_nothing(value):
+    assert whitened([value] * 7, [3, 2, 2, 1, 1, 4, 5]) == [0.0] * 7
+    assert whitened([value, value - 1.0, value + 1.0], [3, 7, 7])[0] == 0.0
+    alone = compare([value] * 7, "reinforce_pp_baseline", [*range(7)], singleton="raw")
+    assert alone == [0.0] * 7
 
 
 def test_plain_whitening_compares_with_the_whole_batch():

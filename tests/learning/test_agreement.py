@@ -12,7 +12,7 @@ from forethought.core.trajectory import Episode, Finish, Group, Stop, Tokens, Tr
 from forethought.core.verdict import Verdict
 from forethought.learning.agreement import refuse_other_temperature, refuse_prefix_breaks
 from forethought.learning.batch import pad
-from forethought.learning.losses.catalogue import objective
+from forethought.learning.losses.catalogue import Objective, objective
 from forethought.learning.losses.result import LossResult
 from forethought.learning.losses.settings import LossSettings
 from forethought.learning.metrics import summarise
@@ -20,7 +20,7 @@ from forethought.policy.local.choice import choose
 from forethought.policy.local.models import load_local, with_adapters
 from forethought.policy.protocol import SamplingSettings
 from learning.rows import crew_of, learner_of, row
-from learning.test_rl import Training, hits
+from learning.test_rl import GAE, Training, hits
 from scripted import PROBLEM
 from tiny import local_model, same_weights, weights
 
@@ -50,13 +50,16 @@ async def rows_of(sampler, settings):
     return rows, {turn.weight_version for turn in turns}
 
 
-def distance(logprobs_BT, streams, denominators):
+def difference(logprobs_BT, streams, denominators):
     """A loss that is how far the learner's log-probabilities are from the sampler's, in sum.
 
     It has no gradient, so that asking for it changes nothing.
     """
     apart_BT = streams.kept((logprobs_BT - streams.old_logprobs_BT).abs())
     return LossResult(loss=apart_BT.sum().detach() + 0.0 * logprobs_BT.sum(), tally=None)
+
+
+distance = Objective(loss=difference, reads_every_row=True)
 
 
 async def apart(model, crew, batch, temperature=1.0):
@@ -194,6 +197,15 @@ def test_a_run_whose_prompts_break_too_often_stops_before_it_learns(tmp_path):
     assert same_weights(weights(training.model.network), before)
     borne = Training(tmp_path / "borne", hits, steps=1, spoil=with_breaks).run()
     assert borne.reports[0]["prefix_breaks"] == 64.0
+
+
+def test_a_critic_does_not_learn_from_attempts_that_were_seen_in_several_parts(tmp_path):
+    training = Training(tmp_path, hits, steps=1, spoil=with_breaks, more=GAE)
+    before = weights(training.model.network)
+    with pytest.raises(RecipeError, match=r'seen by the model in several parts.*"keep"'):
+        training.run()
+    after = weights(training.model.network)
+    assert same_weights({name: after[name] for name in before}, before)
 
 
 def adapted(folder):

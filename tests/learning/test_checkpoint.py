@@ -1,16 +1,19 @@
 """A checkpoint is there whole, or not at all."""
 
+import math
 import multiprocessing
 import os
 import random
 import re
 import resource
 import signal
+import sys
 import time
 from contextlib import contextmanager
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from disks import on_small_disk
 from forethought.core.errors import RecipeError
@@ -21,13 +24,17 @@ from forethought.learning.checkpoint import (
     save_optimizer,
 )
 from forethought.learning.optimizers import build_optimizers
+from forethought.learning.seal import altered
 from forethought.learning.settings import OptimizerSettings
+from forethought.policy.local.models import load_local, with_adapters
+from forethought.policy.local.value_head import add_value_head, save_value_head
 from tiny import local_model, network
 
 
 def writes(text):
     def write(folder):
         (folder / "weights").write_text(text)
+        return {}
 
     return write
 
@@ -96,7 +103,7 @@ def test_a_disk_that_refuses_the_moments_is_explained(tmp_path):
     optimizer = stepped(network(), "adamw", 1)[0]
 
     def write(folder):
-        save_optimizer(optimizer, folder / "optimizer_0.safetensors")
+        return save_optimizer(optimizer, folder / "optimizer_0.safetensors")
 
     with largest_file(20_000), pytest.raises(RecipeError, match=rf"checkpoint {tmp_path}/2.*free"):
         checkpoints.save("2", write, {})
@@ -156,14 +163,105 @@ def test_a_checkpoint_that_cannot_be_read_back_never_gets_its_name(tmp_path):
     earlier = checkpoints.save("1", model.save, {"n": 1})
 
     def write_short(folder):
-        model.save(folder)
-        whole = (folder / "model.safetensors").read_bytes()
-        (folder / "model.safetensors").write_bytes(whole[:-1])
+        contents = model.save(folder)
+        cut(folder / "model.safetensors")
+        return contents
 
     with pytest.raises(RecipeError, match=rf"checkpoint {tmp_path}/2: model\.safetensors.*--run"):
         checkpoints.save("2", write_short, {"n": 2})
     assert names(tmp_path) == ["1"]
     assert read_state(earlier) == {"n": 1}
+
+
+def middle_of_the_numbers(path):
+    """A place in a safetensors file halfway between its header and its end."""
+    begin = 8 + int.from_bytes(path.read_bytes()[:8], "little")
+    return (begin + path.stat().st_size) // 2
+
+
+def write_model(folder):
+    return local_model(num_hidden_layers=1, hidden_size=8, intermediate_size=8).save(folder)
+
+
+def write_moments(folder):
+    (optimizer,) = stepped(network(), "adamw", 1)
+    return save_optimizer(optimizer, folder / "optimizer_0.safetensors")
+
+
+def write_adapters(folder):
+    local_model().save(folder.parent / "base")
+    model = with_adapters(load_local(str(folder.parent / "base")), rank=2, alpha=4)
+    return model.save(folder)
+
+
+def write_head(folder):
+    model = network()
+    add_value_head(model)
+    return save_value_head(model, folder)
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+@pytest.mark.parametrize("write", [write_model, write_moments, write_adapters, write_head])
+def test_a_bit_that_turned_on_its_way_to_the_disk_is_found_before_a_checkpoint_has_its_name(
+    write, tmp_path
+):
+    checkpoints = Checkpoints(folder=tmp_path / "rl")
+    earlier = checkpoints.save("1", write, {"n": 1})
+
+    def write_wrongly(folder):
+        contents = write(folder)
+        (path,) = folder.glob("*.safetensors")
+        turn_a_bit(path, middle_of_the_numbers(path))
+        return contents
+
+    words = rf"checkpoint {tmp_path}/rl/2: .*\.safetensors holds another .* than was written"
+    with pytest.raises(RecipeError, match=words):
+        checkpoints.save("2", write_wrongly, {"n": 2})
+    assert "2" not in names(tmp_path / "rl")
+    assert checkpoints.newest(9) == (1, earlier)
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        torch.tensor([1.0, math.nan]),
+        torch.tensor(1.0),
+        torch.zeros(0),
+        torch.tensor([[1, 2], [3, 4]], dtype=torch.int32).t(),
+        torch.tensor([0.5, -0.0], dtype=torch.bfloat16),
+    ],
+)
+def test_a_tensor_of_any_kind_that_came_back_is_the_one_in_memory(held, tmp_path):
+    save_file({"one": held.contiguous()}, tmp_path / "a.safetensors")
+    assert altered(tmp_path, {"a.safetensors": {"one": held}}) is None
+    others = [held.double(), held.flatten()[None], torch.full_like(held, 7)]
+    for other in others[: None if held.numel() else 2]:
+        found = altered(tmp_path, {"a.safetensors": {"one": other}})
+        assert found == "a.safetensors holds another one than was written"
+    assert altered(tmp_path, {"*.safetensors": {}}) is not None
+
+
+def test_a_minus_sign_of_zero_is_a_difference(tmp_path):
+    save_file({"one": torch.tensor([0.0])}, tmp_path / "a.safetensors")
+    assert altered(tmp_path, {"*": {"one": torch.tensor([-0.0])}}) is not None
+
+
+def test_everything_is_on_the_disk_before_it_has_its_name_and_then_its_name_is(tmp_path):
+    checkpoints = Checkpoints(folder=tmp_path / "rl")
+    (tmp_path / "rl").mkdir()
+    happened = []
+
+    def note(frame, event, argument):
+        if event == "c_call" and argument in (os.fsync, os.rename):
+            happened.append(argument.__name__)
+
+    sys.setprofile(note)
+    try:
+        final = checkpoints.save("1", write_model, {"n": 1})
+    finally:
+        sys.setprofile(None)
+    each = [final, *final.iterdir()]
+    assert happened == [*["fsync"] * len(each), "rename", "fsync"]
 
 
 def stepped(model, kind, seed):
@@ -232,9 +330,9 @@ def cut(path):
     path.write_bytes(path.read_bytes()[:-1])
 
 
-def turn_a_bit(path):
+def turn_a_bit(path, place=0):
     content = bytearray(path.read_bytes())
-    content[0] ^= 1
+    content[place] ^= 1
     path.write_bytes(content)
 
 
@@ -313,6 +411,7 @@ def test_files_in_folders_below_are_part_of_a_checkpoint(tmp_path):
     def write(folder):
         (folder / "deep").mkdir()
         (folder / "deep" / "weights").write_text("deep")
+        return {}
 
     checkpoints.save("1", write, {})
     assert checkpoints.newest(1) == (1, tmp_path / "1")
@@ -363,6 +462,7 @@ def saves_for_ever(folder):
 def fill(folder, step):
     for number in range(4):
         (folder / f"weights_{number}").write_bytes(bytes([step % 256]) * 250_000)
+    return {}
 
 
 def test_a_process_killed_at_any_moment_of_saving_leaves_a_whole_newest_checkpoint(tmp_path):

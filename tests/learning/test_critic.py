@@ -71,6 +71,24 @@ def test_values_that_foresee_returns_explain_them_and_leave_no_advantage():
     torch.testing.assert_close(found.batches[0].advantages_BT, torch.zeros(batch.ids_BT.shape))
 
 
+@pytest.mark.parametrize("total", [-1.4, 0.7, -0.8])
+def test_equal_returns_that_nothing_foresees_leave_exactly_no_advantage(total):
+    rows = [said(1, *range(2, 2 + length)) for length in (3, 7, 5)]
+    batch = pad(rows, [total] * 3)
+    found = criticise([batch], [torch.zeros(batch.ids_BT.shape)], 1.0, 1.0)
+    assert not found.batches[0].advantages_BT.any()
+
+
+def test_a_value_that_is_not_finite_spoils_its_own_attempt_alone():
+    batch = pad([TWO_TURNS, ONE_TURN, ONE_TURN], [1.0, -1.0, 0.5])
+    values_BT = torch.zeros(batch.ids_BT.shape)
+    values_BT[1, 4] = float("nan")  # its last token: what comes before looks ahead to it
+    (found,) = criticise([batch], [values_BT], 1.0, 1.0).batches
+    assert (~torch.isfinite(found.advantages_BT)).any(1).tolist() == [False, True, False]
+    whole = criticise([batch.take([0, 2])], [values_BT[[0, 2]]], 1.0, 1.0).batches[0]
+    torch.testing.assert_close(found.advantages_BT[[0, 2]], whole.advantages_BT)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("micro_tokens", [40, 10_000])
 def test_a_critics_gradient_is_that_of_its_loss_over_the_whole_step(workers, micro_tokens):

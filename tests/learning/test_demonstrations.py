@@ -9,7 +9,7 @@ from forethought.core.messages import Assistant, ToolReply, ToolStatus, User
 from forethought.core.trajectory import Finish, Stop, Trajectory, Turn
 from forethought.learning.batch import pad
 from forethought.learning.demonstrations import Demonstrations, render, set_apart
-from forethought.policy.formats import chat_format
+from forethought.policy.formats import chat_format, stripped_streams, trained_stream
 from learning.rows import row
 from scripted import PYTHON, call
 from tiny import tokenizer
@@ -71,6 +71,30 @@ def test_a_turn_whose_call_failed_is_context_unless_it_is_asked_for():
     assert "oops" in trained_text(trained)
 
 
+def with_thinking(*thoughts):
+    """What was recorded of a call and its answer, each turn with its thinking."""
+    return replace(
+        CALLED,
+        turns=tuple(
+            replace(turn, message=replace(turn.message, thinking=thought))
+            for turn, thought in zip(CALLED.turns, thoughts, strict=True)
+        ),
+    )
+
+
+def test_earlier_thinking_is_stripped_from_demonstrations_as_it_will_be_when_sampled():
+    thought = with_thinking("t1", "")
+    messages = thought.messages
+    how = {"longest": 1000, "train_failed_calls": False}
+    stripped = render([thought], CHAT, [PYTHON], thinking="strip", **how).with_calls
+    assert stripped == stripped_streams(CHAT, messages, [PYTHON], [True, True])
+    assert len(stripped) == 2
+    (kept,) = render([thought], CHAT, [PYTHON], thinking="keep", **how).with_calls
+    assert kept == trained_stream(CHAT, messages, [PYTHON], [True, True])
+    assert "t1" in WORDS.decode(kept.ids)
+    assert ["t1" in WORDS.decode(row.ids) for row in stripped] == [True, False]
+
+
 def test_trajectories_that_are_too_long_are_counted_and_left_out():
     length = len(rendered(CALLED).with_calls[0])
     data = rendered(PLAIN, CALLED, longest=length - 1)
@@ -106,7 +130,20 @@ def test_a_step_holds_the_share_of_each_kind():
     assert [each >= 200 for each in drawn] == [True] * 2 + [False] * 6
 
 
-@pytest.mark.parametrize("tool_free", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(
+    ("batch", "tool_free"), [(32, 0.015), (1, 0.5), (3, 0.5), (7, 1 / 3), (5, 0.99)]
+)
+def test_a_share_that_is_no_whole_number_of_rows_holds_over_steps(batch, tool_free):
+    free = [
+        sum(each >= 200 for each in ids(DATA.draw(step, batch, tool_free, seed=0)))
+        for step in range(200)
+    ]
+    for steps in range(1, 201):
+        assert abs(sum(free[:steps]) - steps * batch * tool_free) <= 0.5 + 1e-9
+    assert max(free) - min(free) <= 1
+
+
+@pytest.mark.parametrize("tool_free", [0.0, 0.3, 0.5, 1.0])
 def test_every_row_is_used_once_an_epoch(tool_free):
     steps = [ids(DATA.draw(step, 2, tool_free, seed=3)) for step in range(30)]
     for kind, count in (((100, 200), 5), ((200, 300), 3)):

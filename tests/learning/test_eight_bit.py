@@ -13,6 +13,7 @@ from forethought.learning.checkpoint import Checkpoints, load_optimizer, save_op
 from forethought.learning.credit.settings import CriticSettings
 from forethought.learning.eight_bit import moments_size, refuse_unusable
 from forethought.learning.learner import SkippedUpdate
+from forethought.learning.losses.catalogue import Objective
 from forethought.learning.losses.result import LossResult
 from forethought.learning.losses.sft import sft
 from forethought.learning.optimizers import build_optimizers
@@ -249,7 +250,7 @@ def test_the_learner_warms_it_up_and_keeps_broken_gradients_from_it():
         return LossResult(loss=result.loss * float("inf"), tally=result.tally)
 
     with pytest.warns(SkippedUpdate):
-        (report,) = asyncio.run(updates(learner, 1, explode))
+        (report,) = asyncio.run(updates(learner, 1, Objective(loss=explode, reads_every_row=True)))
     assert report["update/skipped"] == 1.0
     assert same_weights(weights(model.network), before)
     assert list(map(bits, learner._optimizers)) == state

@@ -18,7 +18,7 @@ from forethought.learning.losses.entropy import entropy, entropy_bonus
 from forethought.learning.losses.ratios import log_ratio
 from forethought.learning.losses.settings import LossSettings, Terms
 from forethought.learning.streams import Denominators
-from learning.loss_cases import PRECISIONS, close, read, streams_of, tensor_of
+from learning.loss_cases import PRECISIONS, close, close_sum, read, streams_of, tensor_of
 
 GOLDEN = read("13_entropy_control")
 TOLERANCE = GOLDEN["tolerance"]
@@ -82,7 +82,7 @@ def test_a_bonus_is_aggregated_as_its_loss_is():
 def test_covariances_and_their_penalty_meet_the_worked_numbers(dtype):
     logprobs_BT, streams, found_BT = toy(dtype)
     expected_BT = streams.kept(tensor_of(KL_COV["covariance"]))
-    close(found_BT, expected_BT, dtype, TOLERANCE, size=10.0)
+    close(found_BT, expected_BT, dtype, TOLERANCE)
     chosen_BT = kl_cov_tokens(found_BT, streams.mask_BT, KL_COV["ratio"])
     assert sorted(map(tuple, KL_COV["selected"])) == [*map(tuple, chosen_BT.nonzero().tolist())]
     leaf = logprobs_BT.clone().requires_grad_()
@@ -91,7 +91,8 @@ def test_covariances_and_their_penalty_meet_the_worked_numbers(dtype):
     )
     loss = loss_BT[streams.mask_BT].mean()
     loss.backward()
-    close(loss.item(), KL_COV["loss"], dtype, TOLERANCE, size=1.0)
+    size = loss_BT[streams.mask_BT].abs().mean().item()
+    close_sum(loss.item(), KL_COV["loss"], dtype, TOLERANCE, size)
     close(leaf.grad, KL_COV["grad_logp"], dtype, TOLERANCE)
 
 

@@ -12,7 +12,7 @@ from forethought.learning.batch import pad
 from forethought.learning.checkpoint import Checkpoints
 from forethought.learning.learner import SkippedUpdate
 from forethought.learning.logprobs import Reading, token_logprobs
-from forethought.learning.losses.catalogue import objective
+from forethought.learning.losses.catalogue import Objective, objective
 from forethought.learning.losses.result import LossResult
 from forethought.learning.losses.settings import LossSettings
 from forethought.learning.losses.sft import sft
@@ -29,10 +29,13 @@ from tiny import local_model, same_weights, weights
 BATCH = pad(random_rows(6), [1.0] * 6)
 
 
-def explode(logprobs_BT, streams, denominators):
+def infinite(logprobs_BT, streams, denominators):
     """A loss whose gradient is infinite."""
     result = sft(logprobs_BT, streams, denominators)
     return LossResult(loss=result.loss * float("inf"), tally=result.tally)
+
+
+explode = Objective(loss=infinite, reads_every_row=True)
 
 
 @pytest.fixture(params=[0, 2], ids=["in process", "forked"])
@@ -142,7 +145,7 @@ def test_a_gradient_that_is_not_finite_changes_no_weight_and_is_counted(started)
     model, crew = started
     learner = learner_of(model, crew)
     before = weights(model.network)
-    with pytest.warns(SkippedUpdate, match="update 1: its gradient is not finite"):
+    with pytest.warns(SkippedUpdate, match="update 1: its loss or gradient is not finite"):
         (report,) = asyncio.run(updates(learner, 1, explode))
     assert report["update/skipped"] == 1.0
     assert not {"grad_norm", "update/ratio"} & set(report)  # not measured, and not 0
@@ -162,10 +165,13 @@ def test_weights_that_are_no_longer_finite_end_the_training():
         asyncio.run(updates(learner, 3, silent))
 
 
-def silent(logprobs_BT, streams, denominators):
+def zero(logprobs_BT, streams, denominators):
     """A loss that says nothing, whatever the model does."""
     result = sft(torch.where(streams.mask_BT, logprobs_BT * 0.0, 0.0), streams, denominators)
     return LossResult(loss=torch.nan_to_num(result.loss) * 0.0, tally=result.tally)
+
+
+silent = Objective(loss=zero, reads_every_row=True)
 
 
 def test_a_step_is_no_longer_than_the_clipped_gradient_allows():
@@ -297,6 +303,7 @@ def step_of(**compute):
     return report, weights(model.network), sum(kept)
 
 
+@pytest.mark.filterwarnings("ignore::forethought.learning.precision.SlowPrecision")
 def test_precision_decides_in_which_number_type_is_multiplied():
     exact, rough = (step_of(precision=each)[0]["loss"] for each in ("float32", "bfloat16"))
     assert exact == step_of(precision="auto")[0]["loss"]

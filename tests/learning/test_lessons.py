@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from dataclasses import replace
 
 import pytest
 from pytest import approx
@@ -10,9 +11,11 @@ from forethought.core.errors import RecipeError
 from forethought.core.messages import Assistant, User
 from forethought.core.trajectory import Episode, Finish, Group, Stop, Trajectory, Turn
 from forethought.learning.advantage import AdvantageSettings
+from forethought.learning.credit.attempts import Credit
 from forethought.learning.credit.selection import SelectionSettings
 from forethought.learning.credit.settings import CreditSettings
 from forethought.learning.lessons import assemble, score, summarise_comparison
+from forethought.learning.metrics import summarise_lessons
 from forethought.learning.rewards import RewardSettings
 from forethought.policy.formats import chat_format
 from forethought.policy.protocol import SamplingSettings
@@ -53,6 +56,14 @@ def scored(*groups):
     return score(groups, OUTCOME, CENTRED)
 
 
+def credited(lesson):
+    return [each.credit for each in lesson.graded]
+
+
+def earned(lesson):
+    return [each.reward.total for each in lesson.graded]
+
+
 def test_the_advantage_reaches_exactly_the_sampled_tokens_of_its_episode():
     right = attempt("+", (row("..ss.s", first=1),))
     wrong = attempt("-", (row(".s", first=9),))
@@ -91,7 +102,7 @@ def test_segments_in_which_nothing_was_sampled_are_left_out():
 def test_what_was_not_measured_gets_no_row_and_moves_no_mean():
     right, wrong, lost = (attempt(mark, (row(".s"),)) for mark in "+-?")
     (lesson,) = scored(group(right, lost, wrong))
-    assert lesson.episodes == (right, wrong)
+    assert [each.episode for each in lesson.graded] == [right, wrong]
     assert lesson.advantages == (1.0, -1.0)
     assert assemble([lesson]).ids_BT.shape[0] == 2
 
@@ -180,8 +191,8 @@ def test_each_turn_of_a_real_conversation_gets_its_own_advantage(thinking, rows)
     pair = group(spoken_episode("+", long), spoken_episode("-", converse(thinking, ANSWER)))
     (lesson,) = score([pair], BONUS, BY_TURN)
     # The first call alone earns the bonus. The other attempt comes to -1, and reached one turn.
-    assert lesson.credits[0].turns == approx((2.25, 2.25, 2.25, 2.25))
-    assert lesson.rewards[0].per_turn == (0.25, 0.0, 0.0, 0.0)
+    assert credited(lesson)[0].turns == approx((2.25, 2.25, 2.25, 2.25))
+    assert lesson.graded[0].reward.per_turn == (0.25, 0.0, 0.0, 0.0)
     batch = assemble([lesson])
     assert batch.ids_BT.shape[0] == rows
     mine = batch.turns_BT[:-1]
@@ -197,7 +208,7 @@ def test_advantages_of_turns_reach_their_own_tokens_in_every_segment():
     pair = group(spoken_episode("+", long), spoken_episode("-", other))
     by_number = CreditSettings(type="turn_rtg", discount=0.5, advantage=CENTRED.advantage)
     (lesson,) = score([pair], OUTCOME, by_number)
-    first, second = lesson.credits
+    first, second = credited(lesson)
     assert first.turns == approx(((0.25 + 0.5) / 2, (0.5 + 1.0) / 2, 0.0))
     assert second.turns == approx((-0.375, -0.75))
     batch = assemble([lesson])
@@ -215,7 +226,7 @@ def test_agents_of_a_team_have_turns_of_their_own():
     (lesson,) = score([group(team, alone)], OUTCOME, BY_TURN)
     batch = assemble([lesson])
     assert [int(row_T.max()) for row_T in batch.turns_BT] == [1, 0, 1]
-    assert lesson.credits[0].turns == approx((2.0, 2.0, 2.0))
+    assert credited(lesson)[0].turns == approx((2.0, 2.0, 2.0))
 
 
 def test_turns_that_are_not_the_runs_of_a_row_are_refused():
@@ -230,7 +241,7 @@ def test_an_attempt_with_a_void_turn_is_compared_and_not_trained():
     marks = SelectionSettings(mask_void_turns=True)
     right, void = attempt("+", (row(".s"),)), attempt("~", (row("..s"),))
     (lesson,) = score([group(right, void)], OUTCOME, CENTRED, selection=marks)
-    assert lesson.void == (False, True)
+    assert [each.void for each in lesson.graded] == [False, True]
     assert lesson.advantages == (1.0, -1.0)
     assert assemble([lesson]).advantages_BT.tolist() == [[0.0, 1.0]]
     assert summarise_comparison([lesson], marks) == {"groups/alone": 0.0, "selection/void": 0.5}
@@ -252,7 +263,7 @@ def test_attempts_that_are_not_kept_move_no_mean_and_are_not_trained():
     few = SelectionSettings(keep=2, keep_right=1, keep_wrong=1)
     four = graded("p", "++--+")
     (lesson,) = score([four], OUTCOME, CENTRED, selection=few)
-    assert lesson.left_out == (False, True, False, True, True)
+    assert [each.left_out for each in lesson.graded] == [False, True, False, True, True]
     assert lesson.advantages == (1.0, 0.0, -1.0, 0.0, 0.0)
     assert len(lesson.trained) == 2
     assert summarise_comparison([lesson], few) == {"groups/alone": 0.0, "selection/left_out": 0.6}
@@ -268,7 +279,7 @@ NOTHING_EARNED = RewardSettings(overlong_buffer=1, overlong_limit=1)
 def test_to_a_critic_an_attempt_that_earned_nothing_says_something_too():
     pair = group(attempt("+", (row(".s"),)), attempt("+", (row(".s"),)))
     (lesson,) = score([pair], NOTHING_EARNED, BY_CRITIC)
-    assert [reward.total for reward in lesson.rewards] == [0.0, 0.0]
+    assert earned(lesson) == [0.0, 0.0]
     assert lesson.is_informative
     assert not lesson.differs_within
     (compared,) = score([pair], NOTHING_EARNED)
@@ -287,15 +298,79 @@ def test_without_a_critic_a_lesson_differs_within_where_it_informs(marks):
     assert lesson.differs_within is lesson.is_informative
 
 
-def test_a_critic_does_not_learn_of_what_was_not_measured():
-    pair = group(attempt("+", (row(".s"),)), attempt("-", (row(".s"),)))
+@pytest.mark.parametrize("credit", [CENTRED, BY_TURN, BY_CRITIC], ids=lambda each: each.type)
+def test_what_a_judge_could_not_score_stands_in_no_denominator_and_in_the_rounds_figures(credit):
+    right, wrong, lost = spoke("+", 2), spoke("-", 2), replace(spoke("-", 16), id="lost")
+    (lesson,) = score(
+        [group(right, wrong, lost)],
+        RewardSettings(judge=JUDGE),
+        credit,
+        judged={"+": (0.5,), "-": (0.0,), "lost": (math.nan,)},
+    )
+    assert [each.left_out for each in lesson.graded] == [False, False, True]
+    assert credited(lesson)[2] == Credit(whole=0.0)
+    found = assemble([lesson]).denominators(budget=None)
+    assert (found.tokens, found.sequences) == (4.0, 2.0)
+    figures = summarise_lessons([lesson])
+    assert figures["reward/outcome"] == approx(-1 / 3)  # of all three
+    assert figures["reward/mean"] == approx(sum(earned(lesson)[:2]) / 2)
+
+
+def spoke(mark, tokens):
+    """An attempt with one turn of so many tokens."""
+    episode = attempt(mark, (row("." + tokens * "s"),))
+    (trajectory,) = episode.trajectories
+    turns = (replace(trajectory.turns[0], tokens=tokens),)
+    return replace(episode, trajectories=(replace(trajectory, turns=turns),))
+
+
+def test_where_few_attempts_are_kept_they_are_of_those_whose_reward_is_known():
+    few = SelectionSettings(keep=2, keep_right=1, keep_wrong=1)
+    four = [replace(attempt(mark, (row(".s"),)), id=f"{n}") for n, mark in enumerate("++--")]
+    scores = {f"{n}": (math.nan if n in (0, 2) else 0.5,) for n in range(4)}
     judged = RewardSettings(judge=JUDGE)
-    scores = {"+": (0.5,), "-": (math.nan,)}
-    (lesson,) = score([pair], judged, BY_CRITIC, judged=scores)
-    assert lesson.left_out == (False, True)
-    assert assemble([lesson]).ids_BT.shape[0] == 1
-    (compared,) = score([pair], judged, judged=scores)
-    assert compared.left_out == (False, False)
+    (lesson,) = score([group(*four)], judged, CENTRED, selection=few, judged=scores)
+    assert [each.episode.id for each in lesson.trained] == ["1", "3"]
+    assert lesson.advantages == (0.0, 1.0, 0.0, -1.0)
+
+
+@pytest.mark.parametrize(
+    ("type", "kind"),
+    [
+        ("outcome", "reinforce_pp"),
+        ("outcome", "reinforce_pp_baseline"),
+        ("outcome", "gdpo"),
+        ("merged", "reinforce_pp"),
+    ],
+)
+def test_only_what_is_trained_is_whitened_over(type, kind):
+    white = CreditSettings(type=type, advantage=AdvantageSettings(kind=kind))
+    marks = SelectionSettings(mask_void_turns=True)
+    (lesson,) = score([group(spoke("+", 1), spoke("~", 1))], OUTCOME, white, selection=marks)
+    assert assemble([lesson]).advantages_BT.tolist() == [[0.0, 0.0]]
+    three = group(spoke("+", 3), spoke("-", 1), spoke("~", 9))
+    (lesson,) = score([three], OUTCOME, white, selection=marks)
+    batch = assemble([lesson])
+    trained = batch.advantages_BT[batch.mask_BT]
+    assert trained.tolist() == approx([0.5, 0.5, 0.5, -1.5], rel=1e-6)
+
+
+def test_a_row_has_the_name_of_its_attempt():
+    team = attempt("+", (row(".s"), row("..s")), (row(".ss"),))
+    batch = assemble(scored(group(team, attempt("-", (row(".s"),)))))
+    assert batch.names == ("+", "+", "+", "-")
+    assert batch.take([3, 1]).names == ("-", "+")
+
+
+def test_equal_attempts_with_unequal_turns_inform_of_nothing_however_sums_round():
+    overlong = RewardSettings(
+        variant="outcome", overlong_factor=0.4, overlong_buffer=1, overlong_limit=2
+    )
+    wrong = [spoken_episode("-", converse("keep", *[PLAIN] * n, ANSWER)) for n in (2, *[1] * 5, 0)]
+    (lesson,) = score([group(*wrong, wrong[-1])], overlong, BY_TURN)
+    assert earned(lesson) == [-1.4] * 8
+    assert [set(each.turns) for each in credited(lesson)] == [{0.0}] * 8
+    assert not lesson.is_informative
 
 
 def test_several_components_are_compared_apart():

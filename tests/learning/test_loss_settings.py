@@ -8,18 +8,7 @@ from forethought.core.errors import RecipeError
 from forethought.learning.losses.catalogue import LOSSES, objective
 from forethought.learning.losses.settings import APPLIES, OWN_AGGREGATIONS, LossSettings
 from forethought.learning.streams import Denominators, Streams
-from learning.loss_cases import ESTIMATORS, NAMES, solve
-
-ASKED = {
-    "clip_low": 0.1,
-    "clip_high": 0.1,
-    "dual_clip": 3.0,
-    "cispo_cap_abs": 5.0,
-    "tau_positive": 0.5,
-    "tau_negative": 0.5,
-    "drift_coefficient": 0.5,
-}
-"""A value of every key that not every loss has, far from any loss's own."""
+from learning.loss_cases import ASKED, ESTIMATORS, NAMES, solve
 
 OWN = {
     "grpo": {"clip_low": 0.2, "clip_high": 0.2, "dual_clip": 0.0},
@@ -30,7 +19,7 @@ OWN = {
     "dapo": {"clip_low": 0.2, "clip_high": 0.28, "dual_clip": 0.0},
     "dr_grpo": {"clip_low": 0.2, "clip_high": 0.2, "dual_clip": 0.0},
     "cispo": {"clip_high": 0.28},
-    "reinforce": {},
+    "reinforce": {"importance_cap": 2.0},
     "sapo": {"tau_positive": 1.0, "tau_negative": 1.05},
     "gmpo": {"clip_low": 0.4, "clip_high": 0.4},
     "dppo_tv": {"clip_low": 0.2, "clip_high": 0.2, "drift_coefficient": 1e-3},
@@ -105,7 +94,8 @@ def test_a_setting_that_does_not_apply_is_refused(asked, reason):
         {"clip_high": -0.1},
         {"name": "ppo"},
         {"beta": 0.1},
-        {"name": "cispo", "cispo_cap_abs": 0.0},
+        {"name": "cispo", "cispo_cap_abs": 0.999},
+        {"name": "reinforce", "importance_cap": 0.999},
         {"name": "sapo", "tau_positive": 0.0},
         {"name": "dppo_tv", "drift_coefficient": -0.1},
     ],

@@ -1,16 +1,29 @@
 """Every loss meets the worked numbers of its file, value and gradient, in both precisions."""
 
+import math
 from dataclasses import replace
 
 import torch
 from pytest import approx, mark
 
 from forethought.learning.advantage import AdvantageSettings, group_advantages
+from forethought.learning.losses.catalogue import objective
 from forethought.learning.losses.ratios import stretches, turn_ratio
 from forethought.learning.losses.settings import LossSettings
 from forethought.learning.losses.sft import sft
 from forethought.learning.streams import Denominators, Streams
-from learning.loss_cases import PRECISIONS, close, read, rows, solve, streams_of, tensor_of
+from learning.loss_cases import (
+    PRECISIONS,
+    close,
+    close_sum,
+    meets,
+    read,
+    rows,
+    solve,
+    streams_of,
+    tensor_of,
+    terms,
+)
 
 TOKEN_CASES = {
     "02a_grpo_t": "grpo_t",
@@ -54,18 +67,63 @@ def test_token_losses_meet_the_worked_numbers(file, name, dtype):
     streams = streams_of(inputs, advantages, dtype)
     budget = case["config"].get("loss_scale_len")
     denominators = Denominators.count([streams.mask_BT], budget=budget)
-    loss, gradient_BT, tally = solve(recipe_of(case, name), logprobs_BT, streams, denominators)
+    problem = recipe_of(case, name), logprobs_BT, streams, denominators
+    loss, gradient_BT, tally = solve(*problem)
     means = tally.read()
     assert advantages == approx(expected["advantage"], abs=tolerance, rel=0)
-    close(loss, expected["loss"], dtype, tolerance)
+    meets(loss, expected["loss"], dtype, tolerance, problem)
     close(gradient_BT, expected["grad_logp"], dtype, tolerance)
     close(means["clip_low"] + means["clip_high"], expected["clip_frac"], dtype, tolerance)
     close(means["dual_clip"], expected["dual_clip_frac"], dtype, tolerance)
-    close(means["approx_kl_k1"], expected["approx_kl_k1"], dtype, tolerance, size=1.0)
-    close(means.get("reference_kl", 0.0), expected["kl_loss"] or 0.0, dtype, tolerance)
     kept = torch.tensor(expected["ratio"], dtype=torch.float64)[streams.mask_BT]
-    close(means["approx_kl_k3"], (kept - 1 - kept.log()).mean(), dtype, tolerance, size=1.0)
+    size = kept.log().abs().mean().item()
+    close_sum(means["approx_kl_k1"], expected["approx_kl_k1"], dtype, tolerance, size)
+    close(means.get("reference_kl", 0.0), expected["kl_loss"] or 0.0, dtype, tolerance)
+    close(means["approx_kl_k3"], (kept - 1 - kept.log()).mean(), dtype, tolerance)
     assert means["ratio_max"] == approx(kept.max().item(), rel=1e-6)
+
+
+def cispo_recipes(bounds):
+    """Every way of saying these bounds of the weight."""
+    low, high = bounds["lower"], bounds["upper"]
+    if low:
+        return [LossSettings(name="cispo", clip_low=1.0 - low, clip_high=high - 1.0)]
+    return [
+        LossSettings(name="cispo", clip_high=high - 1.0),
+        LossSettings(name="cispo", cispo_cap_abs=high),
+    ]
+
+
+def worked_tokens():
+    """Every case that tells its tokens one by one: its numbers, its recipe, its advantages."""
+    for file, name in TOKEN_CASES.items():
+        case = read(file)
+        found = case["expected"]
+        yield file, case, found["per_token_loss"], recipe_of(case, name), found["advantage"]
+    case = read(CISPO)
+    for which, found in case["cases"].items():
+        recipe, *_ = cispo_recipes(found)
+        yield f"{CISPO} {which}", case, found["per_token_loss"], recipe, case["advantage"]
+    case = read(OTHERS)
+    found, clip = case["two_sided_delta2"], case["two_sided_delta2"]["clip"]
+    twice = LossSettings(name="grpo_t", clip_low=clip, clip_high=clip, dual_clip=found["delta"])
+    for key, recipe in (("sapo", LossSettings(name="sapo")), ("two_sided_delta2", twice)):
+        yield f"{OTHERS} {key}", case, case[key]["per_token_loss"], recipe, case["advantage"]
+
+
+WORKED_TOKENS = {name: rest for name, *rest in worked_tokens()}
+
+
+@mark.parametrize("dtype", PRECISIONS)
+@mark.parametrize("which", WORKED_TOKENS)
+def test_what_each_token_adds_is_its_worked_loss(which, dtype):
+    case, per_token, recipe, advantages = WORKED_TOKENS[which]
+    inputs = case["inputs"]
+    streams = streams_of(inputs, advantages, dtype)
+    summed = recipe.model_copy(update={"aggregation": "token-sum"})
+    found_BT, _ = terms(summed, tensor_of(inputs["logp"], dtype), streams)
+    expected_BT = streams.kept(tensor_of(per_token))
+    close(found_BT, expected_BT, dtype, case["tolerance"])
 
 
 @mark.parametrize("dtype", PRECISIONS)
@@ -77,7 +135,7 @@ def test_the_sequence_loss_meets_the_worked_numbers(which, dtype):
     streams = streams_of(case["inputs"], case["advantage"], dtype)
     recipe = recipe_of(case, "grpo_scr")
     loss, gradient_BT, _ = solve(recipe, logprobs_BT, streams)
-    close(loss, expected["loss"], dtype, tolerance, size=1.0)
+    meets(loss, expected["loss"], dtype, tolerance, (recipe, logprobs_BT, streams))
     close(gradient_BT, expected["grad_logp"], dtype, tolerance)
     for row, ratio in enumerate(expected["seq_ratio"]):
         alone, _, tally = solve(recipe, logprobs_BT[[row]], rows(streams, [row]))
@@ -102,17 +160,6 @@ def test_dapo_meets_the_worked_numbers_with_and_without_its_filter(dtype):
     close(gradient_BT, expected["grad_logp_kept_rows"], dtype, tolerance)
 
 
-def cispo_recipes(bounds):
-    """Every way of saying these bounds of the weight."""
-    low, high = bounds["lower"], bounds["upper"]
-    if low:
-        return [LossSettings(name="cispo", clip_low=1.0 - low, clip_high=high - 1.0)]
-    return [
-        LossSettings(name="cispo", clip_high=high - 1.0),
-        LossSettings(name="cispo", cispo_cap_abs=high),
-    ]
-
-
 @mark.parametrize("dtype", PRECISIONS)
 @mark.parametrize("which", read(CISPO)["cases"])
 def test_each_convention_of_cispo_meets_the_worked_numbers(which, dtype):
@@ -123,7 +170,7 @@ def test_each_convention_of_cispo_meets_the_worked_numbers(which, dtype):
     for recipe in cispo_recipes(expected):
         loss, gradient_BT, tally = solve(recipe, logprobs_BT, streams)
         means = tally.read()
-        close(loss, expected["loss"], dtype, tolerance, size=1.0)
+        meets(loss, expected["loss"], dtype, tolerance, (recipe, logprobs_BT, streams))
         close(gradient_BT, expected["grad_logp"], dtype, tolerance)
         close(means["clip_low"] + means["clip_high"], expected["clip_frac"], dtype, tolerance)
 
@@ -148,12 +195,71 @@ def test_reinforce_and_its_clipped_form_meet_the_worked_numbers(dtype):
     whitened = streams_of(inputs, expected["adv_whiten_ddof1_eps1e8"], dtype)
     clipped = LossSettings(name="grpo_t", clip_low=clip, clip_high=clip)
     loss, gradient_BT, _ = solve(clipped, logprobs_BT, whitened)
-    close(loss, expected["loss_token_mean_clip02"], dtype, tolerance, size=1.0)
+    problem = clipped, logprobs_BT, whitened
+    meets(loss, expected["loss_token_mean_clip02"], dtype, tolerance, problem)
     close(gradient_BT, expected["grad_logp"], dtype, tolerance)
-    left_out = streams_of(inputs, expected["rloo_adv"], dtype)
-    loss, gradient_BT, _ = solve(LossSettings(name="reinforce"), logprobs_BT, left_out)
-    close(loss, expected["rloo_reinforce_loss_seq_sum_mean"], dtype, tolerance, size=1.0)
+    # Worked for a policy that has not moved since it sampled.
+    problem = (
+        LossSettings(name="reinforce"),
+        logprobs_BT,
+        streams_of(inputs, expected["rloo_adv"], dtype, old="logp"),
+    )
+    loss, gradient_BT, _ = solve(*problem)
+    meets(loss, expected["rloo_reinforce_loss_seq_sum_mean"], dtype, tolerance, problem)
     close(gradient_BT, expected["rloo_grad_logp"], dtype, tolerance)
+
+
+SPELLINGS = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]])
+"""Everything that can be said in two tokens of a vocabulary of two."""
+
+
+def of_spellings(logits):
+    """log π of each token of `SPELLINGS`; the second's chances hang on the first."""
+    chances = logits.log_softmax(-1)
+    first, second = SPELLINGS.T
+    return torch.stack([chances[0][first], chances[1 + first, second]], dim=1)
+
+
+def expected_gradient(recipe, logits, old_logits):
+    """Of the loss in the logits, expected over sequences that another policy sampled."""
+    leaf, old_BT = logits.clone().requires_grad_(), of_spellings(old_logits)
+    rewards_B1 = tensor_of([[1.0], [-0.5], [0.25], [2.0]])
+    chances_B1 = old_BT.sum(dim=1, keepdim=True).exp()
+    streams = Streams(
+        mask_BT=torch.ones(4, 2, dtype=torch.bool),
+        advantages_BT=rewards_B1.expand(4, 2),
+        old_logprobs_BT=old_BT,
+        weights_BT=chances_B1.expand(4, 2),
+    )
+    loss_of = objective(recipe)
+    loss_of(of_spellings(leaf), streams, Denominators(tokens=1.0, sequences=1.0)).loss.backward()
+    other = logits.clone().requires_grad_()
+    (of_spellings(other).sum(dim=1, keepdim=True).exp() * rewards_B1).sum().backward()
+    return leaf.grad, -other.grad
+
+
+def test_reinforce_keeps_the_gradient_of_what_is_earned_when_the_policy_has_moved():
+    generator = torch.Generator().manual_seed(3)
+    old_logits, moved = torch.randn(2, 3, 2, generator=generator, dtype=torch.float64)
+    uncapped = LossSettings(name="reinforce", importance_cap=1e6)
+    found, true = expected_gradient(uncapped, old_logits + moved, old_logits)
+    torch.testing.assert_close(found, true)
+    # A cap that no sequence reaches is none, and one that some reach leaves a bias.
+    held, _ = expected_gradient(LossSettings(name="reinforce"), old_logits + moved, old_logits)
+    assert not torch.allclose(held, true, atol=1e-3)
+    unmoved, true = expected_gradient(LossSettings(name="reinforce"), old_logits, old_logits)
+    torch.testing.assert_close(unmoved, true)
+
+
+def test_what_reinforce_caps_is_told():
+    old_BT = tensor_of([[-1.0, -1.0], [-1.0, -1.0]])
+    moved_BT = tensor_of([[0.5, 0.5], [0.1, 0.1]])
+    streams = Streams.uniform(old_BT < 0, advantage=1.0, old_logprobs_BT=old_BT)
+    _, gradient_BT, tally = solve(LossSettings(name="reinforce"), old_BT + moved_BT, streams)
+    weights = [[2.0, 2.0], [math.exp(0.2)] * 2]
+    torch.testing.assert_close(gradient_BT, -tensor_of(weights) / 2)
+    assert tally.read()["clip_high"] == 0.5
+    assert tally.read()["ratio_max"] == approx(math.e)
 
 
 def other_recipe(case, name):
@@ -186,7 +292,7 @@ def test_losses_with_another_trust_region_meet_the_worked_numbers(key, name, old
     logprobs_BT = tensor_of(file["inputs"]["logp"], dtype)
     streams = streams_of(file["inputs"], file["advantage"], dtype, old=old)
     loss, gradient_BT, tally = solve(recipe, logprobs_BT, streams)
-    close(loss, case["loss"], dtype, tolerance, size=1.0)
+    meets(loss, case["loss"], dtype, tolerance, (recipe, logprobs_BT, streams))
     close(gradient_BT, case["grad_logp"], dtype, tolerance)
     if "keep" in case:
         means = tally.read()
@@ -238,7 +344,7 @@ def test_the_two_sided_clip_is_the_dual_clip(dtype):
     streams = streams_of(file["inputs"], file["advantage"], dtype)
     logprobs_BT = tensor_of(file["inputs"]["logp"], dtype)
     loss, gradient_BT, _ = solve(recipe, logprobs_BT, streams)
-    close(loss, case["loss"], dtype, file["tolerance"], size=1.0)
+    meets(loss, case["loss"], dtype, file["tolerance"], (recipe, logprobs_BT, streams))
     # In its own words: -min(min(r, δ) A, clip(r) A).
     leaf = logprobs_BT.clone().requires_grad_()
     ratio_BT, A_BT = (leaf - streams.old_logprobs_BT).exp(), streams.advantages_BT

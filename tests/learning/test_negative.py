@@ -111,6 +111,7 @@ def ours(part=slice(None)):
 
 
 def test_ours_is_the_right_number_with_the_right_gradient():
+    assert advantages_of()[:, 0].tolist() == approx(GOLDEN["advantage"], abs=TOLERANCE, rel=0)
     loss, gradient_BT = ours()
     expected_BT = torch.tensor(GOLDEN["correct"]["grad_logp"], dtype=torch.float64)
     assert loss == approx(GOLDEN["correct"]["loss"], abs=TOLERANCE, rel=0)

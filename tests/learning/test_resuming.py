@@ -60,6 +60,7 @@ class OneWeight:
 
     def write(self, folder):
         (folder / "weight.json").write_text(json.dumps([self.weight, self.updates]))
+        return {}
 
     def read(self, folder):
         self.weight, self.updates = json.loads((folder / "weight.json").read_text())
@@ -109,7 +110,9 @@ def journal(folder):
     """All that is committed but the seconds."""
     with Run.read(folder) as run:
         told = [name for name in run.metrics("rl") if not name.startswith("seconds/")]
-        return {name: run.series("rl", name) for name in told}, list(run.groups("rl"))
+        numbers = {name: run.series("rl", name) for name in told}
+        earned = [run.rewards("rl", step) for step in run.steps("rl")]
+        return numbers, list(run.groups("rl")), earned
 
 
 @pytest.fixture(scope="module")

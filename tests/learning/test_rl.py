@@ -18,6 +18,7 @@ from forethought.core.verdict import Verdict
 from forethought.curation.pool import Pool
 from forethought.journal.run import Run
 from forethought.learning.checkpoint import Checkpoints, read_state
+from forethought.learning.control.kl import adapted
 from forethought.learning.keeping import Keeping
 from forethought.learning.practice import RLPlan
 from forethought.learning.rl import train_rl
@@ -147,11 +148,12 @@ class Training:
         return self
 
     def journal(self):
-        """Every committed step's numbers but the seconds, and what was sampled."""
+        """Every committed step's numbers but the seconds, what was sampled, and what it earned."""
         with Run.create_or_open(self.folder / "run", {}) as run:
             told = [name for name in run.metrics("rl") if not name.startswith("seconds/")]
             numbers = {name: run.series("rl", name) for name in told}
-            return numbers, list(run.groups("rl"))
+            earned = [run.rewards("rl", step) for step in run.steps("rl")]
+            return numbers, list(run.groups("rl")), earned
 
 
 def test_a_rewarded_token_becomes_the_one_that_is_said(tmp_path):
@@ -231,8 +233,39 @@ def test_too_many_attempts_that_were_not_measured_stop_the_run_with_the_commones
 
     with pytest.raises(RecipeError, match=r"48 of 64 attempts.*0\.1; 32 of them: no sandbox\. "):
         Training(tmp_path, judge).run()
-    numbers, groups = Training(tmp_path).journal()
-    assert (numbers, groups) == ({}, [])
+    assert Training(tmp_path).journal() == ({}, [], [])
+
+
+def test_every_measured_attempt_is_kept_with_what_it_earned_by_component(tmp_path):
+    def judge(token, key):
+        return Verdict.not_measured("lost") if key.rollout == 0 else hits(token, key)
+
+    training = Training(tmp_path, judge, steps=2, save_every=1).run()
+    numbers, groups, earned = training.journal()
+    measured = [episode for group in groups for episode in group.measured]
+    assert [name for each in earned for name in each] == [episode.id for episode in measured]
+    by_attempt = {name: parts for each in earned for name, parts in each.items()}
+    assert all(
+        by_attempt[episode.id]["outcome"] == (1.0 if episode.right else -1.0)
+        for episode in measured
+    )
+    assert {tuple(parts) for parts in by_attempt.values()} == {
+        ("outcome", "tool_bonus", "overlong")
+    }
+    for step, mean in numbers["reward/mean"]:
+        totals = [sum(parts.values()) for parts in earned[step].values()]
+        assert sum(totals) / len(totals) == pytest.approx(mean)
+
+
+def test_groups_that_do_not_teach_are_kept_without_a_reward(tmp_path):
+    def judge(token, key):
+        return Verdict.right() if key.group[-1] in "012" else hits(token, key)
+
+    training = Training(tmp_path, judge, steps=1, draws=5).run()
+    _, groups, (earned,) = training.journal()
+    scored = [group for group in groups if group.episodes[0].id in earned]
+    assert len(scored) == 4 < len(groups)
+    assert len(earned) == 4 * 16
 
 
 def test_a_few_attempts_that_were_not_measured_are_borne_and_counted(tmp_path):
@@ -264,7 +297,85 @@ def test_a_round_without_a_difference_changes_no_weight(mark, uninformative, tmp
     before = weights(training.model.network)
     training.run()
     assert [report["updates"] for report in training.reports] == [0.0, 0.0]
+    assert [report["weights/version"] for report in training.reports] == [0.0, 0.0]
+    # What no update measured is not told, not even as 0.
+    assert not {"loss", "grad_norm", "approx_kl_k3"} & set().union(*training.reports)
     assert same_weights(weights(training.model.network), before)
+
+
+def idle_for(limit):
+    return {"limits": {"rounds_without_update": limit}}
+
+
+def test_rounds_that_teach_nothing_stop_the_run_and_what_was_learnt_stays(tmp_path):
+    def judge(token, key):
+        learnt = key.group.startswith("rl/0/")
+        return hits(token, key) if learnt else Verdict.wrong()
+
+    stopped = Training(tmp_path, judge, steps=9, more=idle_for(3))
+    words = (
+        r"rl: rounds 1 to 3 taught nothing \(rl\.limits\.rounds_without_update = 3\): 0% of .*"
+        r"easier problems.*rl\.group_size = 16.*rl\.selection\.draws = 1.*goes on"
+    )
+    with pytest.raises(RecipeError, match=words):
+        stopped.run()
+    assert [report["updates"] for report in stopped.reports] == [2.0, 0.0, 0.0, 0.0]
+    longer = Training(tmp_path, judge, steps=9, more=idle_for(6))
+    with pytest.raises(RecipeError, match="rounds 1 to 6 taught nothing"):
+        longer.run()
+    assert len(longer.reports) == 3  # from the round after the one that stopped it
+    assert same_weights(weights(longer.model.network), weights(stopped.model.network))
+
+
+def test_rounds_right_throughout_beside_others_wrong_throughout_stop_the_run_too(tmp_path):
+    def judge(token, key):
+        return Verdict.wrong() if key.group[-1] == "0" else Verdict.right()
+
+    with pytest.raises(RecipeError, match=r"rounds 0 to 1 taught nothing.*harder problems"):
+        Training(tmp_path, judge, steps=9, more=idle_for(2)).run()
+
+
+def test_rounds_of_which_a_correction_leaves_nothing_are_told_apart(tmp_path):
+    correction = {"sequence_bounds": (2.0, 3.0)}
+    more = {"off_policy": {"old": "recomputed", "correction": correction}, **idle_for(2)}
+    with pytest.raises(RecipeError, match=r"rounds 0 to 1 .*widen what rl\.off_policy\.correction"):
+        Training(tmp_path, steps=9, more=more).run()
+
+
+def test_a_run_with_nothing_left_to_learn_ends_and_is_done(tmp_path):
+    def judge(token, key):
+        return hits(token, key) if key.group.startswith("rl/0/") else Verdict.right()
+
+    ended = Training(tmp_path, judge, steps=9, more=idle_for(3)).run()
+    assert [report["updates"] for report in ended.reports] == [2.0, 0.0, 0.0, 0.0]
+    again = Training(tmp_path, judge, steps=9, more=idle_for(3)).run()
+    assert again.reports == []
+    assert same_weights(weights(again.model.network), weights(ended.model.network))
+
+
+@pytest.mark.parametrize("limit", [0, 4])
+def test_rounds_without_an_update_that_are_not_too_many_in_a_row_are_borne(limit, tmp_path):
+    def judge(token, key):
+        return hits(token, key) if key.group.startswith("rl/3/") else Verdict.wrong()
+
+    training = Training(tmp_path, judge, steps=7, more=idle_for(limit)).run()
+    assert [bool(report["updates"]) for report in training.reports] == [False] * 3 + [True] + [
+        False
+    ] * 3
+
+
+@pytest.mark.parametrize("killed_after", [1, 2])
+def test_rounds_before_a_kill_count_as_rounds_without_an_update(killed_after, tmp_path):
+    def wrong(token, key):
+        return Verdict.wrong()
+
+    how = {"steps": 9, "save_every": 1, "more": idle_for(4)}
+    with pytest.raises(KeyboardInterrupt):
+        Training(tmp_path, wrong, stop_after=killed_after, **how).run()
+    resumed = Training(tmp_path, wrong, **how)
+    with pytest.raises(RecipeError, match="rounds 0 to 3 taught nothing"):
+        resumed.run()
+    assert len(resumed.reports) == 3 - killed_after
 
 
 @pytest.mark.parametrize("save_every", [1, 4])
@@ -293,7 +404,7 @@ def test_further_draws_replace_groups_that_teach_nothing(tmp_path):
         return Verdict.right() if key.group[-1] in "012" else hits(token, key)
 
     training = Training(tmp_path, judge, steps=2, draws=5).run()
-    _, groups = training.journal()
+    _, groups, _ = training.journal()
     for step, report in enumerate(training.reports):
         mine = [group for group in groups if group.id.split("/")[1].split(".")[0] == str(step)]
         assert 2 <= report["groups/draws"] <= 5
@@ -377,6 +488,17 @@ def test_a_steered_run_that_was_killed_and_resumed_is_the_run_that_was_not_to_th
     for name in ("entropy_coefficient", "kl_coefficient"):
         told = [report[f"control/{name}"] for report in whole.reports]
         assert len(set(told)) > 2
+
+
+def test_the_kl_rule_is_told_how_many_attempts_a_round_has_and_not_how_many_were_asked_for(
+    tmp_path,
+):
+    kl = {"rule": "adaptive", "start": 0.1, "most": 1.0, "target": 1e-9, "horizon": 100_000}
+    more = {"problems": 64, "control": {"kl": kl}}  # the pool deals 4
+    first, second = Training(tmp_path, steps=2, more=more).run().reports
+    assert first["reference_kl"] > 2e-9
+    found = adapted(0.1, first["reference_kl"], target=1e-9, samples=4 * 16, horizon=100_000)
+    assert second["control/kl_coefficient"] == found == pytest.approx(0.1000128)
 
 
 def test_a_checkpoint_that_was_steered_otherwise_is_refused(tmp_path):

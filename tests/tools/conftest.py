@@ -52,13 +52,14 @@ class Sandbox:
 
 @dataclass(frozen=True)
 class Host:
-    """What a program must not reach: a file, a variable, a process, two ports."""
+    """What a program must not reach: a file, a variable, a process, three sockets."""
 
     secret: str
     folder: Path
     victim: subprocess.Popen[bytes]
     tcp: socket.socket
     udp: socket.socket
+    abstract: socket.socket
 
     def untouched(self) -> bool:
         """Whether the file, its mode and the process are as they were."""
@@ -74,6 +75,7 @@ class Host:
             "TRAINER": str(os.getpid()),
             "TCP_PORT": str(self.tcp.getsockname()[1]),
             "UDP_PORT": str(self.udp.getsockname()[1]),
+            "ABSTRACT": repr(self.abstract.getsockname()),
         }
         for name, value in known.items():
             program = program.replace(name, value)
@@ -90,10 +92,12 @@ def host(tmp_path_factory):
     with (
         socket.create_server(("127.0.0.1", 0)) as tcp,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as abstract,
         subprocess.Popen(["sleep", "600"], env={"SECRET": secret}) as victim,
     ):
         udp.bind(("127.0.0.1", 0))
-        yield Host(secret=secret, folder=folder, victim=victim, tcp=tcp, udp=udp)
+        abstract.bind(f"\0forethought-{secrets.token_hex(8)}")
+        yield Host(secret, folder, victim, tcp, udp, abstract)
         victim.kill()
     del os.environ["FORETHOUGHT_SECRET"]
 

@@ -20,7 +20,7 @@ class Hostile(NamedTuple):
 
 # Every program that breaks out says ESCAPED, or shows the host's secret.
 ATTEMPT = """
-import ctypes, os, signal, socket, subprocess, sys, time
+import ctypes, errno, os, signal, socket, subprocess, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
 def attempt(action, *arguments):
     try:
@@ -30,9 +30,9 @@ def attempt(action, *arguments):
     else:
         print("ESCAPED", result)
 def call(number, *arguments):
-    if libc.syscall(number, *arguments) < 0:
-        raise OSError(ctypes.get_errno())
-    return number
+    if libc.syscall(number, *arguments) < 0 and ctypes.get_errno() in (errno.EPERM, errno.ENOSYS):
+        raise PermissionError
+    return number  # any other error shows that the kernel has looked at the arguments
 def look(path):
     try:
         with open(path, "rb") as file:

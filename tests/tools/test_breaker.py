@@ -120,19 +120,25 @@ def test_a_full_line_says_busy_and_the_others_get_in_in_order():
 
 def test_nobody_is_inside_while_the_line_is_shut():
     async def run():
-        line, inside, seen = Turnstile(3, 100), set(), []
+        line, inside, came, seen = Turnstile(3, 100), set(), [], []
 
         async def go(number):
             async with line.inside():
+                came.append(number)
                 inside.add(number)
                 await asyncio.sleep(0.001)
                 inside.discard(number)
 
         async def shut():
             async with line.shut():
+                before = len(came)
                 seen.append(set(inside))
+                late = [asyncio.create_task(go(number)) for number in range(5)]
+                await asyncio.sleep(0.01)
+                seen.append({*came[before:]})
+            await asyncio.gather(*late)
 
-        await asyncio.gather(*(go(n) for n in range(20)), shut(), shut())
-        return seen
+        await asyncio.gather(*(go(number) for number in range(20)), shut(), shut())
+        return seen, len(came)
 
-    assert asyncio.run(run()) == [set(), set()]
+    assert asyncio.run(run()) == ([set()] * 4, 20 + 2 * 5)

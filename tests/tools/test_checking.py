@@ -1,18 +1,30 @@
 """Programs against tests: right ones pass, wrong ones fail, and cheating ones fail too."""
 
 import asyncio
+import hashlib
+from dataclasses import dataclass
 
 import pytest
 
-from forethought.core.errors import RecipeError, SandboxError
-from forethought.tools.checking import Checked, InputCase, assertion, check
-from forethought.tools.sandbox.outcome import Kind
+from forethought.core.errors import SandboxError
+from forethought.tasks.asserts import assertion
+from forethought.tasks.cases import InputCase
+from forethought.tools.checking import Checked, check
+from forethought.tools.sandbox.outcome import Kind, Outcome
 
 SUMS = (InputCase(stdin="2 3\n", stdout="5\n"), InputCase(stdin="10 -4\n", stdout="6\n"))
 ADDS = tuple(assertion(f"assert add({a}, {b}) == {a + b}") for a, b in ((2, 3), (20, 22), (-1, 1)))
 SECRET = 918_273_645
 GUARDED = (assertion(f"assert secret() == {SECRET}"), assertion(f"assert {SECRET} == secret()"))
 GUARDED_OUTPUT = (InputCase(stdin="", stdout=str(SECRET)),)
+DIGEST = hashlib.sha256(str(SECRET).encode()).hexdigest()
+SPOT = (
+    "import hashlib, re\n"
+    "def spot(text):\n"
+    "    for found in re.findall('[0-9]{9}', text):\n"
+    f"        if hashlib.sha256(found.encode()).hexdigest() == '{DIGEST}': return int(found)\n"
+)
+"""A search that knows the secret when it sees it: what it can reach, it finds."""
 
 
 @pytest.fixture
@@ -60,12 +72,6 @@ def test_asserts_of_many_forms_are_understood(checked, line):
     assert not checked("def add(a, b): raise ValueError", [case]).right
 
 
-@pytest.mark.parametrize("line", ["assert f(1) == g(1)", "assert 1 < f(2) < 3", "x = 1", "assert"])
-def test_an_assert_with_nothing_to_keep_back_is_refused(line):
-    with pytest.raises(RecipeError):
-        assertion(line)
-
-
 CHEATS = {
     "ends before it is tested": "import os\nos._exit(0)",
     "leaves politely": "import sys\nsys.exit(0)",
@@ -75,19 +81,18 @@ CHEATS = {
     ),
     "claims to have passed": "print('OK: all tests passed')\nimport os\nos._exit(0)",
     "reads its own source": (
-        "import sys, linecache\ntext = ''.join(map(str, linecache.cache.values()))\n"
-        "import re\nfound = re.findall('[0-9]{9}', text)\n"
-        "def secret(): return int(found[0]) if found else 0"
+        "import linecache\n"
+        "def secret(): return spot(''.join(map(str, linecache.cache.values())))\nprint(secret())"
     ),
     "searches its memory": (
-        "import gc, re\nfound = re.findall('[0-9]{9}', repr([o for o in gc.get_objects() "
-        "if isinstance(o, (str, tuple, list, dict))])[:5_000_000])\n"
-        "def secret(): return [int(f) for f in found][:1]"
+        "import gc\n"
+        "def secret(): return spot(repr([o for o in gc.get_objects() "
+        "if isinstance(o, (str, tuple, list, dict))])[:5_000_000])\nprint(secret())"
     ),
     "looks at its callers": (
         "import sys\ndef secret():\n    f, seen = sys._getframe(), []\n"
-        "    while f: seen += map(repr, f.f_code.co_consts); f = f.f_back\n"
-        "    return [s for s in seen if s.isdigit()]"
+        "    while f: seen += [f.f_code.co_consts, {**f.f_locals}]; f = f.f_back\n"
+        "    return spot(repr(seen))\nprint(secret())"
     ),
     "replaces print": (
         "import builtins\nold = builtins.print\n"
@@ -106,10 +111,10 @@ CHEATS = {
         "    except OSError: pass\nos._exit(0)"
     ),
     "looks for files": (
-        "import glob, re\ntext = ''.join(open(p, errors='replace').read() "
-        "for p in glob.glob('/tmp/**', recursive=True) + ['/proc/self/environ'] "
-        "if __import__('os').path.isfile(p))\nfound = re.findall('[0-9]{9}', text)\n"
-        "def secret(): return int(found[0]) if found else 0"
+        "import glob, os\npaths = glob.glob('/tmp/**', recursive=True)\n"
+        "paths += ['/proc/self/environ', '/proc/self/cmdline']\n"
+        "def secret(): return spot(''.join(open(p, errors='replace').read() for p in paths "
+        "if os.path.isfile(p)))\nprint(secret())"
     ),
     "never ends": "while True: pass",
     "does not compile": "def secret(: return 1",
@@ -120,7 +125,99 @@ CHEATS = {
 @pytest.mark.parametrize("cases", [GUARDED, GUARDED_OUTPUT], ids=["assert", "output"])
 @pytest.mark.parametrize("name", CHEATS)
 def test_a_cheating_program_passes_nothing(checked, name, cases):
-    assert checked(CHEATS[name], cases).share == 0.0
+    assert checked(SPOT + CHEATS[name], cases).share == 0.0
+
+
+THERE = {
+    "reads its own source": "import linecache\nlinecache.cache['a'] = '918273645'\n",
+    "searches its memory": "kept = ['918273645']\n",
+    "looks at its callers": "kept = 918273645\n",
+    "looks for files": "open('/tmp/kept', 'w').write('918273645')\n",
+}
+"""The cheats that search, each with something to be found."""
+
+
+@pytest.mark.parametrize("cases", [GUARDED, GUARDED_OUTPUT], ids=["assert", "output"])
+@pytest.mark.parametrize("name", THERE)
+def test_a_cheat_that_searches_would_find_what_is_there(checked, name, cases):
+    assert checked(THERE[name] + SPOT + CHEATS[name], cases).right
+
+
+TOLD = {
+    "a tolerance": (
+        "assert abs(ratio(1) - 0.918273645) < 1e-9",
+        "def abs(value): return 0\nclass Any:\n    def __sub__(self, other): return 0\n"
+        "def ratio(n): return Any()",
+    ),
+    "a frame": (
+        "assert secret() == 918273645",
+        "import sys\ndef secret():\n    frame, seen = sys._getframe(), set()\n"
+        "    while frame:\n        seen |= set(map(str, frame.f_code.co_consts))\n"
+        "        seen |= set(map(str, frame.f_globals.values()))\n        frame = frame.f_back\n"
+        "    return next((int(s) for s in seen if '918273645' in s and s.isdigit()), 0)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_a_program_is_not_told_what_is_expected(checked, name):
+    line, cheat = TOLD[name]
+    assert not checked(cheat, [assertion(line)]).right
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import sys\nsys.stdout.write(str(sum(map(int, input().split()))))",
+        "[print(sum(map(int, input().split())))]",
+        "a, b = map(int, input().split())\nprint(a + b)\nexit()",
+        "def main():\n    print(sum(map(int, input().split())))\n    return 0\nmain()",
+        "if __name__ == '__main__':\n    print(sum(map(int, input().split())))",
+    ],
+)
+def test_a_program_writes_what_it_would_write_as_a_script(checked, program):
+    assert checked(program, SUMS).right
+
+
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [
+        ("from collections import Counter as f", "assert f('aab') == {'a': 2, 'b': 1}"),
+        (
+            "from collections import namedtuple\nf = namedtuple('Point', 'x y')",
+            "assert f(1, 2) == (1, 2)",
+        ),
+        ("import enum\nclass f(enum.IntEnum):\n    A = 1", "assert f(1) == 1"),
+        ("class f(str): __repr__ = object.__repr__", "assert f('a') == 'a'"),
+        ("def f(): return [frozenset({1}), True, None, (2.5,)]", "assert len(f()) == 4"),
+        ("def f(): return frozenset({1})", "assert f() == {1}"),
+        ("from __future__ import annotations\ndef f(): return 1", "assert f() == 1"),
+        ("print = repr = list = None\ndef f(): return [1]", "assert f() == [1]"),
+        ("def f(): return 1\nif __name__ == '__main__':\n    f(input())", "assert f() == 1"),
+        (
+            "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: 'int'\n"
+            "def f(): return P(1).x",
+            "assert f() == 1",
+        ),
+    ],
+)
+def test_a_right_program_is_right_however_it_is_written(checked, program, line):
+    assert checked(program, [assertion(line)]).right
+
+
+def test_a_setup_is_run_after_the_program_and_before_the_call(checked):
+    case = assertion("assert size(tree) == 2", setup="tree = Node(Node(None))")
+    program = (
+        "class Node:\n    def __init__(self, below): self.below = below\n"
+        "def size(tree): return 1 + (size(tree.below) if tree.below else 0)"
+    )
+    assert checked(program, [case]).right
+    assert not checked("def size(tree): return 2", [case]).right
+
+
+@pytest.mark.parametrize("program", ["print('\ud800')", "print(5)\0", "#" * 300_000])
+def test_a_program_that_no_tool_takes_passes_nothing(checked, program):
+    assert checked(program, SUMS) == Checked(kinds=(Kind.REJECTED,) * 2, passed=(False,) * 2)
 
 
 def test_one_test_leaves_nothing_for_the_next(checked):
@@ -136,6 +233,28 @@ class Broken:
 
     async def run(self, code, stdin=""):
         raise SandboxError("no server")
+
+
+@dataclass
+class HalfBroken:
+    """Infrastructure that fails at once for one program, and runs another for a while."""
+
+    ended: int = 0
+
+    async def run(self, code, stdin=""):
+        if stdin == SUMS[0].stdin:
+            raise SandboxError("no server")
+        for _ in range(9):
+            await asyncio.sleep(0)
+        self.ended += 1
+        return Outcome(kind=Kind.OK)
+
+
+def test_nothing_runs_on_when_a_case_has_failed():
+    runner = HalfBroken()
+    with pytest.raises(SandboxError, match="no server"):
+        asyncio.run(check(runner, "print(5)", SUMS))
+    assert runner.ended == 1
 
 
 def test_broken_infrastructure_is_no_verdict():

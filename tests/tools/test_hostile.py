@@ -4,6 +4,8 @@ The tier `namespaces` must run wherever the tests run. The lower ones are forced
 that is started with fewer rights than the tests have.
 """
 
+from collections import Counter
+
 import pytest
 
 from forethought.tools.sandbox.outcome import Kind
@@ -29,13 +31,22 @@ def test_a_hostile_program_ends_as_it_may_and_reaches_nothing(tier, host, name):
 
 
 def test_nothing_arrived_from_any_program(tier, host):
-    for attack in ("connects to the host", "sends datagrams"):
+    for attack in ("connects to the host", "sends datagrams", "talks to an abstract socket"):
         tier.run(host.fill_in(ATTEMPT + PROGRAMS[attack].code))
-    for listener, receive in ((host.tcp, host.tcp.accept), (host.udp, lambda: host.udp.recv(1))):
+    receivers = {
+        host.tcp: host.tcp.accept,
+        host.udp: lambda: host.udp.recv(1),
+        host.abstract: lambda: host.abstract.recv(1),
+    }
+    for listener, receive in receivers.items():
         listener.setblocking(False)
         with pytest.raises(BlockingIOError):
             receive()
 
 
 def test_there_are_programs_of_every_group():
+    sizes = Counter(program.group for program in PROGRAMS.values())
+    groups = {"time", "processes", "memory", "files", "network", "kernel", "harness"}
+    assert {*sizes} == groups
+    assert min(sizes.values()) >= 5
     assert len(PROGRAMS) >= 80

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from forethought.tools.python_tool import PythonTool
 from forethought.tools.sandbox.server import _ENVIRONMENT
 from forethought.tools.sandbox.tiers import CONSENT
 from forethought.tools.settings import PythonSettings
+from tools.test_supervision import becomes, named
 
 SETTINGS = PythonSettings(tier="none", servers=1, wall_seconds=2.0, memory_mb=160)
 
@@ -63,6 +65,25 @@ def test_limits_hold_and_the_next_call_is_well(code, status):
     reply, after = run_all(code, "6 * 7")
     assert reply.status is status
     assert after.text == "42"
+
+
+@pytest.mark.parametrize("leaving", ["", "os.setsid()", "os.setsid(); os.fork() and os._exit(0)"])
+def test_no_process_outlives_its_program(leaving):
+    name = f"left-{os.getpid()}"
+    code = (
+        "import os, time\nr, w = os.pipe()\nif not os.fork():\n"
+        f"    {leaving}\n    open('/proc/self/comm', 'w').write('{name}')\n"
+        "    os.write(w, b'x')\n    time.sleep(300)\nos.read(r, 1)\nprint('begun')"
+    )
+
+    async def run():
+        async with PythonTool(SETTINGS) as tool:
+            outcome = await tool.opened.backend.run(code)
+            return outcome, becomes(lambda: not named(name))
+
+    outcome, gone = asyncio.run(run())
+    assert outcome.out == b"begun\n"
+    assert gone
 
 
 def test_a_program_that_kills_its_server_twice_is_to_blame():

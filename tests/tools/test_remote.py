@@ -126,7 +126,7 @@ def test_a_service_that_fails_twice_is_asked_a_third_time():
 def test_a_service_that_cannot_run_programs_is_infrastructure(answer):
     with service(answer) as (url, seen), pytest.raises(SandboxError):
         run_one(url, "6 * 7")
-    assert len(seen) == 3
+    assert len(seen) == 4
 
 
 def test_a_service_that_is_not_there_is_infrastructure():

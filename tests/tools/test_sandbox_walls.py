@@ -12,7 +12,7 @@ def test_a_call_finds_nothing_of_the_call_before(sandbox):
         "hasattr(builtins, 'left'), hasattr(sys, 'left'), 'LEFT' in os.environ)"
     )
     for _ in range(6):
-        sandbox.run(leave)
+        assert sandbox.run(leave).text == "[no output]"
         assert sandbox.run(look).text == "[] [] False False False"
 
 

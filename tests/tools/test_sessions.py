@@ -102,7 +102,9 @@ def test_a_forged_frame_is_a_crash(in_session, frame):
 def test_sessions_do_not_see_each_other(tier):
     pool = tier.tool.opened.backend
     first, second = pool.open_session(), pool.open_session()
-    tier.runner.run(pool.run("import os\nx = 1\nopen('left', 'w').close()", session=first))
+    leave = "import os\nx = 1\nopen('left', 'w').close()\n'x' in globals(), os.listdir()"
+    left = tier.runner.run(pool.run(leave, session=first))
+    assert left.out == b"(True, ['left'])\n"
     seen = tier.runner.run(pool.run("import os\n'x' in globals(), os.listdir()", session=second))
     assert seen.out == b"(False, [])\n"
     for session in (first, second):

@@ -10,12 +10,19 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 import forethought
 from forethought.core.messages import ToolCall, ToolStatus
 from forethought.tools.python_tool import PythonTool
+from forethought.tools.sandbox.fleet import Health
+from forethought.tools.sandbox.pool import Pool
+from forethought.tools.sandbox.server import start_server
 from forethought.tools.settings import PythonSettings
 
 SETTINGS = PythonSettings(servers=2, wall_seconds=3.0, memory_mb=160)
+PATIENT = SETTINGS.model_copy(update={"servers": 1, "wall_seconds": 600.0})
+ONE = PythonSettings(tier="namespaces", servers=1, wall_seconds=600.0)
 
 
 def call(code, number=0):
@@ -31,6 +38,11 @@ def parents():
         except (FileNotFoundError, ProcessLookupError):
             continue
     return found
+
+
+def state(process):
+    """The letter of a process's state: Z when it has ended and nobody has asked for its end."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def below(root):
@@ -80,11 +92,11 @@ async def started(comm):
         await asyncio.sleep(0.01)
 
 
-def waits(comm):
+def waits(comm, seconds=1):
     """A program that gives itself a name, prints, and sleeps."""
     return (
         f"import time\nopen('/proc/self/comm', 'w').write({comm!r})\n"
-        "print('began')\ntime.sleep(1)\nprint('done')"
+        f"print('began')\ntime.sleep({seconds})\nprint('done')"
     )
 
 
@@ -131,9 +143,9 @@ def test_hostile_calls_do_not_change_the_replies_to_others():
 
 def test_a_cancelled_call_ends_its_program_and_frees_its_place():
     async def run():
-        settings = SETTINGS.model_copy(update={"servers": 1, "calls_per_server": 1})
+        settings = PATIENT.model_copy(update={"calls_per_server": 1})
         async with PythonTool(settings) as tool:
-            running = asyncio.create_task(tool.call(call(waits("cancelled"))))
+            running = asyncio.create_task(tool.call(call(waits("cancelled", 300))))
             waiting = asyncio.create_task(tool.call(call("print('never')")))
             await started("cancelled")
             waiting.cancel()
@@ -149,8 +161,8 @@ def test_a_cancelled_call_ends_its_program_and_frees_its_place():
 
 def test_a_tool_that_is_closed_with_calls_in_flight_leaves_nothing():
     async def run():
-        async with PythonTool(SETTINGS) as tool:
-            tasks = [asyncio.create_task(tool.call(call(waits("closing")))) for _ in range(4)]
+        async with PythonTool(PATIENT) as tool:
+            tasks = [asyncio.create_task(tool.call(call(waits("closing", 300)))) for _ in range(4)]
             await started("closing")
             for task in tasks:
                 task.cancel()
@@ -176,7 +188,70 @@ def test_killed_servers_are_replaced_and_their_calls_run_again():
     replies, servers = asyncio.run(run())
     assert [reply.text for reply in replies] == ["began\ndone"] * 3 + ["42"]
     assert servers == 2
-    assert becomes(lambda: not named("orphaned"))
+
+
+@pytest.mark.parametrize("who", ["supervisor", "zygote"])
+def test_a_program_does_not_outlive_its_server(who):
+    async def run():
+        before = {*supervisors()}
+        async with PythonTool(PATIENT) as tool:
+            task = asyncio.create_task(tool.call(call(waits(f"of_{who}", 300))))
+            await started(f"of_{who}")
+            programs = {*named(f"of_{who}")}
+            (supervisor,) = {*supervisors()} - before
+            (zygote,) = (p for p, parent in parents().items() if parent == supervisor)
+            os.kill(supervisor if who == "supervisor" else zygote, signal.SIGKILL)
+            gone = becomes(lambda: not programs & {*parents()})
+            task.cancel()
+            return programs, gone
+
+    programs, gone = asyncio.run(run())
+    assert programs
+    assert gone
+
+
+@pytest.mark.parametrize("who", ["supervisor", "zygote"])
+def test_a_server_that_works_says_so_and_one_that_is_stopped_is_ended(who):
+    async def run():
+        before = {*supervisors()}
+        server = await start_server(ONE)
+        try:
+            (supervisor,) = {*supervisors()} - before
+            (zygote,) = (p for p, parent in parents().items() if parent == supervisor)
+            busy = asyncio.create_task(server.run(b"import time\ntime.sleep(300)"))
+            assert await server.answers(60.0)
+            assert server.alive
+            assert not busy.done()
+            busy.cancel()
+            os.kill(supervisor if who == "supervisor" else zygote, signal.SIGSTOP)
+            assert not await server.answers(0.5)
+            assert not server.alive
+            assert becomes(lambda: state(supervisor) == "Z")
+        finally:
+            await server.close()
+        return supervisor, zygote
+
+    family = asyncio.run(run())
+    assert becomes(lambda: not {*family} & {*parents()})
+
+
+@pytest.mark.parametrize("who", ["supervisor", "zygote"])
+def test_a_stopped_server_is_noticed_without_a_call_and_replaced(who):
+    async def run():
+        before = {*supervisors()}
+        async with Pool(ONE, start_server, Health(every=0.05, patience=1.0)) as pool:
+            (supervisor,) = {*supervisors()} - before
+            (zygote,) = (p for p, parent in parents().items() if parent == supervisor)
+            os.kill(supervisor if who == "supervisor" else zygote, signal.SIGSTOP)
+            async with asyncio.timeout(60):
+                while not pool.replaced["dead"]:
+                    await asyncio.sleep(0.01)
+            outcome = await pool.run("6 * 7")
+            return pool.replaced["wedged"], outcome
+
+    wedged, outcome = asyncio.run(run())
+    assert wedged >= 1  # more where a busy machine made the next one slow to answer, too
+    assert outcome.out == b"42\n"
 
 
 def test_killed_zygotes_are_noticed_too():
@@ -230,8 +305,8 @@ def test_nothing_survives_a_trainer_that_is_killed():
         "from forethought.tools.python_tool import PythonTool\n"
         "from forethought.tools.settings import PythonSettings\n"
         "async def main():\n"
-        "    async with PythonTool(PythonSettings()) as tool:\n"
-        f"        code = json.dumps({{'code': {waits('bereft')!r}}})\n"
+        "    async with PythonTool(PythonSettings(wall_seconds=600)) as tool:\n"
+        f"        code = json.dumps({{'code': {waits('bereft', 300)!r}}})\n"
         "        await tool.call(ToolCall(id='1', name='python', arguments=code))\n"
         "asyncio.run(main())\n"
     )

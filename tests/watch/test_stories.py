@@ -9,6 +9,7 @@ from forethought.evaluation.exam import summarise_exam
 from forethought.journal.run import Run
 from forethought.watch.attempts import read_attempts
 from forethought.watch.exams import read_exams, starting_exam
+from forethought.watch.report import report_html
 from forethought.watch.stories import shown, stories
 from watch.synthetic_run import attempt, called, problem, said
 
@@ -170,3 +171,21 @@ def test_long_text_loses_its_middle_and_says_how_much():
 
 def test_control_characters_become_visible_and_lines_stay_lines():
     assert shown("a\n\tb\0\x1b\x7f\u202e") == "a\n\tb␀␛␡\N{REPLACEMENT CHARACTER}"
+
+
+def test_what_a_practice_attempt_earned_is_told_by_component(run):
+    practice = run.stage("rl")
+    tried = attempt("rl/0/0/a", problem(0), [said("2")], WRONG)
+    practice.keep(0, [Group(id="rl/0/0", problem=problem(0), episodes=(tried,))])
+    practice.keep_rewards(0, {tried.id: {"outcome": -1.0, "tool_bonus": 0.25}})
+    practice.commit(0)
+    (story,) = told(run)
+    assert story.sides[0].earned == "-0.75: outcome -1, tool bonus 0.25"
+    assert "Earned -0.75: outcome -1, tool bonus 0.25" in report_html(run)
+
+
+def test_nothing_is_said_to_be_earned_in_an_exam(run):
+    sit(run, "after", {0: ([said("2")], WRONG)})
+    (story,) = told(run)
+    assert story.sides[0].earned == ""
+    assert "Earned" not in report_html(run)

@@ -2,7 +2,7 @@
 
 Its episodes are material for supervised training. They hold words and no tokens, since nobody
 sampled them. What the tool replies is real, and so is the verdict: an answer is read from the
-tool's output and never put right.
+tool's output and never put right, unless the problem comes with a `closing`, which is said then.
 """
 
 import json
@@ -101,7 +101,7 @@ class Demonstrator:
             stop, error = Stop.FAILED, str(broke)
         else:
             if turns[-1].replies:
-                turns.append(_conclusion(turns[-1].replies[-1]))
+                turns.append(_conclusion(turns[-1].replies[-1], Lesson.of(problem).closing))
         trajectory = Trajectory(
             agent=self.name,
             opening=self.opening(problem),
@@ -158,13 +158,16 @@ def _fitting(lesson: Lesson, settings: DemonstratorSettings) -> dict[str, float]
     return {
         style: weight
         for style, weight in settings.styles.items()
-        if weight > 0.0 and (lesson.program or style in NEEDS_NO_PROGRAM)
+        if weight > 0.0 and lesson.closing != "" and (lesson.program or style in NEEDS_NO_PROGRAM)
     }
 
 
-def _conclusion(reply: ToolReply) -> Turn:
-    """The final turn: the last line that a program printed, or no answer when it failed."""
+def _conclusion(reply: ToolReply, closing: str | None) -> Turn:
+    """The final turn: the closing, or what a program printed last; no answer when it failed."""
     printed = [line.strip() for line in reply.text.split("\n") if line.strip()]
-    answered = reply.status is ToolStatus.OK and printed
-    text = answer_text(printed[-1]) if answered else "there is no result."
+    text = "there is no result."
+    if reply.status is ToolStatus.OK and closing is not None:
+        text = closing
+    elif reply.status is ToolStatus.OK and printed:
+        text = answer_text(printed[-1])
     return Turn(message=Assistant(text=text), finish=Finish.END_OF_TURN)

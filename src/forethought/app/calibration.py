@@ -9,6 +9,8 @@ or so, with the model at hand: first many turns, then the few that are left when
 import os
 import shutil
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,21 +19,23 @@ import torch
 from forethought.policy.local.continuous import ContinuousBatch
 from forethought.policy.local.crew import ForkedCrew, LocalCrew
 from forethought.policy.local.models import LocalModel
-from forethought.policy.local.replica import Port, Replica
+from forethought.policy.local.replica import Port, Replica, trained_parameters
 from forethought.policy.local.turns import Request
 from forethought.policy.protocol import SamplingSettings
 
 ROWS = 32
 """Turns sampled at once in a measurement, over all workers."""
 OPENING = 48
-"""Tokens that they begin with."""
+"""Tokens that they begin with, where the context has room for them."""
 LEFT = 8
 """Of so many turns, one goes on to the end."""
 STEPS = 12
 """Tokens that each turn is measured for, and the last ones again; half as many come before,
-unmeasured."""
+unmeasured. Fewer in a small context."""
 SHARED_MEMORY = "/dev/shm"
 """Where the parameters lie that workers share."""
+SLACK = 2**26
+"""Bytes of shared memory left to others, and to what a model holds beside its parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,57 @@ class Calibration:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What one replica is measured with: turns, and how many of them go on to the end."""
+
+    turns: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How many tokens one replica sampled, and in how many seconds."""
+
+    tokens: int
+    seconds: float
+
+
+def trials(replicas: int) -> list[Trial]:
+    """All turns dealt to so many replicas. One without a turn is left out.
+
+    >>> trials(1)
+    [Trial(turns=32, last=4)]
+    >>> trials(3)
+    [Trial(turns=11, last=2), Trial(turns=11, last=1), Trial(turns=10, last=1)]
+    """
+    dealt = zip(_dealt(ROWS, replicas), _dealt(ROWS // LEFT, replicas), strict=True)
+    return [Trial(turns=turns, last=last) for turns, last in dealt if turns]
+
+
+def _dealt(count: int, hands: int) -> list[int]:
+    return [count // hands + (hand < count % hands) for hand in range(hands)]
+
+
+def lengths(context: int) -> tuple[int, int]:
+    """Tokens of an opening, and steps of each part, that leave a turn in a context of that size.
+
+    >>> lengths(512), lengths(64), lengths(12)
+    ((48, 12), (28, 12), (3, 3))
+    """
+    steps = min(STEPS, max(1, context // 4))
+    return max(1, min(OPENING, context - 3 * steps)), steps
+
+
+def rate(together: Sequence[Sampling]) -> float:
+    """Tokens a second of replicas that sampled side by side: the last to end counts.
+
+    >>> rate([Sampling(tokens=60, seconds=1.0), Sampling(tokens=40, seconds=2.0)])
+    50.0
+    """
+    return sum(each.tokens for each in together) / max(each.seconds for each in together)
+
+
 def fastest_crew(
     model: LocalModel,
     workers: int,
@@ -65,64 +120,90 @@ def fastest_crew(
 
     Workers are forked before this process has computed anything, since threads do not survive.
     """
-    crew = ForkedCrew(model.network, workers, reference, dtype)
-    try:
-        together = crew.run_now(speed, [ROWS // workers] * workers)
+    with ExitStack() as begun:
+        forked = ForkedCrew(model.network, workers, reference, dtype)
+        begun.callback(forked.close)
+        together = rate(forked.run_now(speed, trials(workers)))
         here = LocalCrew(model.network, reference, dtype, threads)
-        found = Calibration(workers_rate=sum(together), threads_rate=here.run_now(speed, [ROWS])[0])
-    except BaseException:
-        crew.close()
-        raise
-    if found.workers_win:
-        here.close()  # its threads would stay beside the workers
-        return crew, found
-    crew.close()
-    return here, found
+        begun.callback(here.close)
+        found = Calibration(
+            workers_rate=together, threads_rate=rate(here.run_now(speed, trials(1)))
+        )
+        begun.pop_all()
+    winner, loser = (forked, here) if found.workers_win else (here, forked)
+    loser.close()  # its threads would stay beside the workers, or the other way round
+    return winner, found
 
 
-def can_have_workers(model: LocalModel) -> bool:
-    """Whether this system forks, and has room for what workers share."""
-    if not hasattr(os, "fork"):
-        return False
+def most_workers(model: LocalModel) -> int:
+    """How many workers can be had here: one a core, if this system forks and has room for them."""
+    if cores() == 1 or not hasattr(os, "fork"):
+        return 0
     try:
         room = shutil.disk_usage(SHARED_MEMORY).free
     except OSError:
-        return True  # no such folder here: shared memory is limited by memory alone
-    return room > 8 * model.parameters + 2**26
+        return cores()  # no such folder here: shared memory is limited by memory alone
+    trained = sum(each.numel() for each in trained_parameters(model.network))
+    return min(cores(), room_for_workers(model.parameters, trained, room))
 
 
-def speed(replica: Replica, rows: int, port: Port) -> float:
-    """The job: tokens a second that this replica samples for so many rows."""
+def room_for_workers(parameters: int, trained: int, room: int) -> int:
+    """How many workers so many bytes of shared memory hold: the weights once, a gradient for each.
+
+    >>> room_for_workers(135_000_000, 135_000_000, 2 * 2**30)
+    2
+    """
+    return max(0, (room - SLACK - 4 * parameters) // (4 * max(1, trained)))
+
+
+def speed(replica: Replica, trial: Trial, port: Port) -> Sampling:
+    """The job: sample made-up turns. It can be put away at every step."""
     settings = SamplingSettings(max_tokens=3 * STEPS)
+    opening, steps = lengths(replica.inference.context)
     batch = ContinuousBatch(replica.inference, 0)
-    rows = max(1, rows)
-    last = max(1, rows // LEFT)
-    for seat in range(rows):
+    for seat in range(trial.turns):
         # Made-up tokens: how fast they are chosen does not depend on what they say.
-        request = Request(ids=(0,) * OPENING, stop=frozenset(), settings=settings, seed=seat)
+        request = Request(ids=(0,) * opening, stop=frozenset(), settings=settings, seed=seat)
         batch.admit(seat, request)
-    for _ in range(STEPS // 2):
-        batch.step()
+    _sample(batch, max(1, steps // 2), port)
     began = time.perf_counter()
-    for _ in range(STEPS):
-        batch.step()
-    for seat in range(last, rows):
+    tokens = _sample(batch, steps, port)
+    for seat in range(trial.last, trial.turns):
         batch.forget(seat)
-    for _ in range(STEPS):
-        batch.step()
-    took = time.perf_counter() - began
+    tokens += _sample(batch, steps, port)
+    seconds = time.perf_counter() - began
     replica.inference.weights.release()
-    return (rows + last) * STEPS / took
+    return Sampling(tokens=tokens, seconds=seconds)
+
+
+def _sample(batch: ContinuousBatch, steps: int, port: Port) -> int:
+    """Tokens that so many steps come to."""
+    tokens = 0
+    for _ in range(steps if batch.rows else 0):
+        port.heard()
+        tokens += batch.rows
+        batch.step()
+    return tokens
 
 
 def as_document(calibration: Calibration, model: LocalModel, workers: int) -> dict[str, Any]:
     """What a run keeps of its calibration: it holds for this model on as many cores."""
     return {
         "workers": workers,
+        "setting": setting(workers),
         "workers_rate": calibration.workers_rate,
         "threads_rate": calibration.threads_rate,
         **circumstances(model),
     }
+
+
+def setting(workers: int) -> str:
+    """What has as many workers again, unmeasured, on a command's line.
+
+    >>> setting(2)
+    '--compute.workers=2'
+    """
+    return f"--compute.workers={workers}"
 
 
 def circumstances(model: LocalModel) -> dict[str, int]:

@@ -72,6 +72,12 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="write a run's report again", allow_abbrev=False)
     report.add_argument("run", type=Path, help="the run's folder")
     report.set_defaults(run_command=_report)
+    export = commands.add_parser(
+        "export", help="write a run's model as a folder for other programs", allow_abbrev=False
+    )
+    export.add_argument("run", type=Path, help="the run's folder")
+    export.add_argument("folder", type=Path, help="a new folder; adapters are merged into it")
+    export.set_defaults(run_command=_export)
     recipe = commands.add_parser("recipe", help="print the embedded recipe", allow_abbrev=False)
     recipe.set_defaults(run_command=_recipe)
     add_study(commands)
@@ -106,6 +112,15 @@ def _report(options: argparse.Namespace, overrides: list[str], console: Console)
 
     with Run.read(options.run) as run:
         report(run, Show(console))
+
+
+def _export(options: argparse.Namespace, overrides: list[str], console: Console) -> None:
+    _refuse_words("export", overrides)
+    # Only here: it loads torch, which --help and bad input need not wait for.
+    from forethought.app.export import export  # noqa: PLC0415
+
+    with Run.read(options.run) as run:
+        export(run, options.folder, Show(console))
 
 
 def _recipe(options: argparse.Namespace, overrides: list[str], console: Console) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from forethought.app.calibration import as_document, circumstances
+from forethought.app.calibration import as_document, circumstances, setting
 from forethought.app.engine import Engine, compute_in_one_thread, start_engine
 from forethought.app.problems import Division, TrainingSide, training_side
 from forethought.app.recipe import Recipe
@@ -177,7 +177,8 @@ class Context:
             if engine.calibration is not None:
                 document = as_document(engine.calibration, model, engine.workers)
                 kept.write_text(json.dumps(document), encoding="utf-8")
-                self.show.say(f"calibration: {engine.calibration}")
+                again = f"{setting(engine.workers)} repeats it"
+                self.show.say(f"calibration: {engine.calibration} ({again})")
             yield engine
 
     @property

@@ -4,15 +4,17 @@ Chooses between worker processes and this process, and refuses what the memory c
 """
 
 import copy
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import psutil
 import torch
 
 from forethought.agents.tool_agent import AgentSettings, ToolAgent
-from forethought.app.calibration import Calibration, can_have_workers, cores, fastest_crew
+from forethought.app.calibration import Calibration, cores, fastest_crew, most_workers
+from forethought.app.sampling import reply_tokens
 from forethought.core.errors import RecipeError
 from forethought.learning.credit.settings import CriticSettings
 from forethought.learning.eight_bit import moments_size
@@ -52,7 +54,12 @@ class Engine:
         self, tools: Tools, grader: Grader, limits: AgentSettings, sampling: SamplingSettings
     ) -> ToolAgent:
         """A solver that speaks with the model's present weights."""
-        policy = TokenPolicy(sampler=self.sampler, format=self.model.format, settings=sampling)
+        policy = TokenPolicy(
+            sampler=self.sampler,
+            format=self.model.format,
+            settings=sampling,
+            reply_tokens=reply_tokens(sampling, self.model),
+        )
         return ToolAgent(policy=policy, tools=tools, grader=grader, limits=limits)
 
     def learner(
@@ -97,28 +104,30 @@ def start_engine(
     """
     workers = worker_count(model, compute)
     device = chosen_device(compute)
-    needed = memory_needed(
+    needed = partial(
+        memory_needed,
         model,
-        workers,
         on_gpu=device.type == "cuda",
         with_reference=with_reference,
         optimizers=optimizers,
     )
-    refuse_too_large(model, needed, available_memory(device))
+    available = available_memory(device)
+    workers = affordable(workers, needed, available) if compute.workers == "auto" else workers
+    refuse_too_large(model, needed(workers), available)
     model.network.to(device)
     model.network.eval()
     reference = copy.deepcopy(model.network).requires_grad_(False) if with_reference else None
     dtype = chosen_dtype(compute.precision, device) or torch.float32
     compute_in_one_thread()
     calibration = None
+    threads = compute.threads or cores()
     crew: Crew
     if compute.workers == "auto" and workers:
-        threads = compute.threads or cores()
         crew, calibration = fastest_crew(model, workers, dtype, reference, threads)
     elif workers:
         crew = ForkedCrew(model.network, workers, reference, dtype)
     else:
-        crew = LocalCrew(model.network, reference, dtype, compute.threads or cores())
+        crew = LocalCrew(model.network, reference, dtype, threads)
     if isinstance(crew, ForkedCrew) and compute.threads:
         torch.set_num_threads(compute.threads)
     try:
@@ -151,7 +160,17 @@ def worker_count(model: LocalModel, compute: ComputeSettings) -> int:
         return 0
     if compute.workers != "auto":
         return compute.workers
-    return cores() if cores() > 1 and can_have_workers(model) else 0
+    return most_workers(model)
+
+
+def affordable(workers: int, needed: Callable[[int], int], available: int) -> int:
+    """The most workers, up to so many, for which `available` bytes are enough; else 0.
+
+    >>> affordable(8, lambda workers: 10 + 5 * workers, 32)
+    4
+    """
+    enough = (each for each in range(workers, 0, -1) if needed(each) <= available)
+    return next(enough, 0)
 
 
 def memory_needed(

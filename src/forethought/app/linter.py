@@ -1,8 +1,8 @@
 """What a recipe says that will hardly be meant: allowed, but it pays for the wrong thing or for
 nothing.
 
-Covers rewards and what keeps them from being paid. A recipe that cannot be followed is refused
-elsewhere.
+Covers rewards, and what keeps them from being paid or credited. A recipe that cannot be followed is
+refused elsewhere.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,13 +14,16 @@ from forethought.learning.rewards.settings import RewardSettings
 ANSWER_ONLY = frozenset({"practice", "gsm8k", "file"})
 """Sources whose grader compares one answer: right or wrong, and nothing between."""
 
-WITHOUT_PARTS = frozenset({"practice", "gsm8k"})
+WITHOUT_PARTS = frozenset({"practice", "gsm8k", "code"})
 """Sources whose problems never have named parts."""
 
 USUAL_ROOM = bonus_room(RewardSettings(), right=False)
 
 UNBOUNDED = ("thinking_limit", "divergence")
 """The penalties' keys that are no part of what `process.most` bounds."""
+
+BY_TURN = ("execution", "retrieval", "well_formed", "malformed", "call_cost", "parse", "exception")
+"""The parts that turns earn, beside a judge's scores."""
 
 OF_CALLS = ("execution", "retrieval", "well_formed", "malformed", "call_cost")
 """The process parts that need a call."""
@@ -30,7 +33,8 @@ def warnings(recipe: Recipe) -> tuple[str, ...]:
     """A sentence for each thing in `recipe` that will hardly be meant: key, value, what happens,
     remedy.
 
-    They are about `rl.reward`, so that a recipe whose stages before it are run alone has them too.
+    They are about `rl.reward` and `rl.credit`, so that a recipe whose stages before RL are run
+    alone has them too.
     """
     return tuple(sentence for rule in RULES for sentence in rule(recipe))
 
@@ -50,6 +54,25 @@ def _pays_for_calls(recipe: Recipe) -> Iterator[str]:
             f"rl.reward.process.well_formed = {process.well_formed:g}: every turn with calls earns "
             "it, right answers too, so that calling more often pays; set "
             "rl.reward.process.call_cost, or well_formed to 0"
+        )
+
+
+def _pays_turn_after_turn(recipe: Recipe) -> Iterator[str]:
+    """Sums over turns that one more turn can add to, where no turn costs anything."""
+    process, judge = recipe.rl.reward.process, recipe.rl.reward.judge
+    if process.call_cost:
+        return
+    if process.retrieval and recipe.agent.max_turns > 1:
+        yield (
+            f"rl.reward.process.retrieval = {process.retrieval:g}: every new call that brings the "
+            "answer earns it once more, so that finding it again and again pays, beside right "
+            "answers too; set rl.reward.process.call_cost, or retrieval to 0"
+        )
+    if judge is not None and judge.weight and recipe.agent.max_turns > 0:
+        yield (
+            f"rl.reward.judge.weight = {judge.weight:g}: the scores of turns are added up, so that "
+            "one turn more that the judge likes pays, beside right answers too; set "
+            "rl.reward.process.call_cost, or the weight to 0"
         )
 
 
@@ -101,7 +124,10 @@ def _bonus_cannot_pay(recipe: Recipe) -> Iterator[str]:
                 f"rl.reward.wrong_ceiling = {reward.wrong_ceiling:g}: it leaves a wrong answer "
                 "nothing to earn for its calls; raise it (-0.6 is the default)"
             )
-    idle = sorted({"bonus_cap", "wrong_ceiling"} & reward.model_fields_set)
+    named = {"bonus_cap", "wrong_ceiling"}
+    if reward.tool_bonus and reward.variant != "released":  # which takes it off every wrong answer
+        named.add("tool_bonus")
+    idle = sorted(named & reward.model_fields_set)
     if idle and reward.variant not in ("gated", "paper"):
         yield (
             f'rl.reward.variant = "{reward.variant}": it pays nothing for calls, so that '
@@ -175,6 +201,38 @@ def _problems_cannot_show(recipe: Recipe) -> Iterator[str]:
         )
 
 
+def _credit_passes_over(recipe: Recipe) -> Iterator[str]:
+    reward, credit = recipe.rl.reward, recipe.rl.credit
+    named = _earned_beside(reward)
+    if credit.advantage.kind == "passk" and named:
+        yield (
+            'rl.credit.advantage.kind = "passk": it goes by who is right alone, so that '
+            f"rl.reward {', '.join(named)} come to nothing; turn them off (variant = "
+            '"outcome" pays no calls), or use another kind'
+        )
+    # What is released takes off for calls, it takes off whole attempts.
+    bonus = () if reward.variant == "released" else ("tool_bonus",)
+    by_turn = [name for name in named if name in (*BY_TURN, "judge", *bonus)]
+    if credit.type == "merged" and credit.turn_weight == 0 and by_turn:
+        yield (
+            "rl.credit.turn_weight = 0: what turns earn is left out of what attempts are compared "
+            f"by, so that rl.reward {', '.join(by_turn)} come to nothing; raise it (1 counts them "
+            "as they are), or turn them off"
+        )
+
+
+def _earned_beside(reward: RewardSettings) -> list[str]:
+    """What moves a reward beside the answer's being right."""
+    pays = any(bonus_room(reward, right=right) > 0 for right in (True, False))
+    moves = {
+        "tool_bonus": pays or (reward.variant == "released" and reward.tool_bonus > 0),
+        "overlong_factor": reward.overlong_buffer > 0 and reward.overlong_factor > 0,
+        "partial": reward.partial > 0,
+        "divergence": reward.penalties.divergence > 0,
+    }
+    return [*(name for name, does in moves.items() if does), *_process_parts(reward)]
+
+
 def _process_parts(reward: RewardSettings) -> list[str]:
     """The bounded parts that are set."""
     process, penalties = reward.process.model_dump(), reward.penalties.model_dump()
@@ -195,6 +253,7 @@ def _remedy(reward: RewardSettings) -> str:
 
 RULES: tuple[Callable[[Recipe], Iterator[str]], ...] = (
     _pays_for_calls,
+    _pays_turn_after_turn,
     _outweighs,
     _never_paid,
     _bonus_cannot_pay,
@@ -202,5 +261,6 @@ RULES: tuple[Callable[[Recipe], Iterator[str]], ...] = (
     _thinking_cannot_cost,
     _no_call_runs,
     _problems_cannot_show,
+    _credit_passes_over,
 )
 """What is looked for, in the order in which it is told."""

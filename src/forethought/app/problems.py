@@ -4,9 +4,10 @@ The pilot, collection and difficulty measurement never share a question; held-ou
 from another split altogether.
 """
 
+import logging
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,10 +17,13 @@ from forethought.core.errors import RecipeError
 from forethought.core.problem import Problem
 from forethought.core.randomness import derive_seed
 from forethought.core.settings import Settings
+from forethought.tasks.code import code_problems
 from forethought.tasks.files import file_problems
 from forethought.tasks.gsm8k import calculations, gsm8k_problems
 from forethought.tasks.practice.problems import practice_problems
 from forethought.tasks.settings import PracticeSettings
+
+_LOG = logging.getLogger(__name__)
 
 
 class PracticeProblems(PracticeSettings):
@@ -52,8 +56,24 @@ class FileProblems(Settings):
     """File of the exams."""
 
 
+class CodeProblems(Settings):
+    """Problems whose answer is a program: files as of MBPP, HumanEval or LiveCodeBench."""
+
+    type: Literal["code"]
+    train: str
+    """File of the training side."""
+    held_out: str
+    """File of the exams."""
+    shown_tests: int = Field(default=1, ge=0)
+    """Of the tests in a `test_list`, how many the question shows: the first. What is shown can be
+    answered by heart."""
+    uncheckable: Literal["refuse", "leave_out"] = "refuse"
+    """What becomes of rows with a test whose expected value could not be kept from the program: a
+    file with such rows is refused, or they are left out, which is said with their number."""
+
+
 ProblemSettings = Annotated[
-    PracticeProblems | GSM8KProblems | FileProblems, Field(discriminator="type")
+    PracticeProblems | GSM8KProblems | FileProblems | CodeProblems, Field(discriminator="type")
 ]
 
 
@@ -168,9 +188,32 @@ def _practice(
     )
 
 
-def _read(settings: GSM8KProblems | FileProblems, name: str) -> list[Problem]:
+def _read(settings: GSM8KProblems | FileProblems | CodeProblems, name: str) -> list[Problem]:
     if isinstance(settings, FileProblems):
         return file_problems(Path(name))
+    if isinstance(settings, CodeProblems):
+        return _checkable(settings, name)
     found = gsm8k_problems(Path(name))
     most = settings.most_calculations
     return [problem for problem in found if not most or 0 < calculations(problem) <= most]
+
+
+def _checkable(settings: CodeProblems, name: str) -> list[Problem]:
+    """The problems of a file whose programs can be checked; the others as the settings say."""
+    found = code_problems(Path(name), settings.shown_tests)
+    if not found.uncheckable:
+        return [*found.problems]
+    count = f"{len(found.uncheckable)} of {len(found.problems) + len(found.uncheckable)} rows"
+    first = found.uncheckable[0]
+    if settings.uncheckable == "refuse":
+        raise RecipeError(
+            f"{name}: {count} cannot be checked (the first: {first}). Mend them, or set "
+            'problems.uncheckable = "leave_out"'
+        )
+    _warn_once(f"{name}: {count} are left out, since they cannot be checked (the first: {first})")
+    return [*found.problems]
+
+
+@cache
+def _warn_once(sentence: str) -> None:
+    _LOG.warning(sentence)

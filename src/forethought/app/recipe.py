@@ -7,9 +7,9 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field, PositiveInt, ValidationError
+from pydantic import Field, PositiveInt, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from forethought.agents.demonstrators import DemonstratorSettings
@@ -86,6 +86,17 @@ class Recipe(Settings):
     """Stage 4: reinforcement learning."""
     eval: EvalSettings = EvalSettings()
     """Held-out exams before and after."""
+
+    @model_validator(mode="after")
+    def _refuse_too_few_sessions(self) -> Self:
+        most, attempts = self.tool.max_sessions, self.compute.at_once
+        if self.tool.state == "session" and most < attempts:
+            raise RecipeError(
+                f'tool.state = "session", tool.max_sessions = {most}: each of compute.at_once = '
+                f"{attempts} attempts may hold a session; raise tool.max_sessions (to 200 at most) "
+                "or lower compute.at_once"
+            )
+        return self
 
     @property
     def optimizers(self) -> list[OptimizerSettings]:

@@ -1,7 +1,8 @@
 """Which settings may differ between a stage's beginning and its going on.
 
 What was trained with one value and goes on with another would be neither, so most may not. Free is
-what decides where it is computed, which equals but for rounding, and what is kept.
+what decides where it is computed, which equals but for rounding, what is kept, and when training
+that teaches nothing stops.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ FREE = (
     "sft.keep_last",
     "sft.keep_best",
     "rl.checkpoints.*",
+    "rl.limits.rounds_without_update",
 )
 """Patterns of the keys that bind no stage."""
 

@@ -6,6 +6,7 @@ log-probabilities of the plain distribution, so they are left aside, and that is
 
 from collections.abc import Mapping
 
+from forethought.policy.local.decoder import unwrapped
 from forethought.policy.local.models import NEUTRAL, LocalModel, sampling_defaults
 from forethought.policy.protocol import SamplingSettings
 
@@ -17,6 +18,12 @@ def effective_sampling(sampling: SamplingSettings) -> dict[str, float]:
     0
     """
     return NEUTRAL | {"temperature": sampling.temperature, "top_p": sampling.top_p}
+
+
+def reply_tokens(sampling: SamplingSettings, model: LocalModel) -> int:
+    """Tokens that one tool reply may take: as the recipe says, or a quarter of the context."""
+    context: int = unwrapped(model.network).config.max_position_embeddings
+    return sampling.reply_tokens or max(1, context // 4)
 
 
 def left_aside(model: LocalModel, sampling: SamplingSettings) -> str | None:

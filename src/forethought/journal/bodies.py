@@ -1,10 +1,14 @@
-"""Problems and episodes as compressed bytes, exact in both directions.
+"""Problems, episodes and rewards as a database holds them, exact in both directions.
 
 A body is JSON made from the core's own types, compressed with zstandard. An attempt at its
 group's own problem leaves the problem out: it is stored once, with the group. Floats are written
 with the shortest digits that read back to the same bits. `Problem.data` must be JSON: a tuple in
 it comes back as a list.
 """
+
+import json
+import math
+from collections.abc import Mapping
 
 import zstandard
 from pydantic import ConfigDict, TypeAdapter
@@ -43,3 +47,24 @@ def unpack_episode(body: bytes, problem: Problem) -> Episode:
     """The attempt that `pack_episode` made into bytes, given its group's problem."""
     name, own, trajectories, verdict = _BODIES.validate_json(zstandard.decompress(body))
     return Episode(id=name, problem=own or problem, trajectories=trajectories, verdict=verdict)
+
+
+def pack_reward(components: Mapping[str, float] | None) -> tuple[float | None, str | None]:
+    """A reward as its total and its components in JSON; both None of an attempt without one.
+
+    What is not known (NaN) is null, and so is the total then.
+
+    >>> pack_reward({"outcome": -1.0, "tool_bonus": 0.25})
+    (-0.75, '{"outcome": -1.0, "tool_bonus": 0.25}')
+    """
+    if components is None:
+        return None, None
+    known = {name: None if math.isnan(one) else one for name, one in components.items()}
+    total = sum(components.values())
+    return None if math.isnan(total) else total, json.dumps(known)
+
+
+def unpack_reward(components: str) -> dict[str, float]:
+    """The components that `pack_reward` wrote; NaN where one is not known."""
+    known: dict[str, float | None] = json.loads(components)
+    return {name: math.nan if one is None else one for name, one in known.items()}

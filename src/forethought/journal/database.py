@@ -14,7 +14,14 @@ from forethought.core.errors import RecipeError
 from forethought.journal.files import explained
 
 _APPLICATION = 0x464F5245
-_FORMAT = 1
+_FORMAT = 2
+_UPGRADES = {
+    1: (
+        "alter table episodes add column reward real",
+        "alter table episodes add column components text",
+    )
+}
+"""What makes of a journal of an earlier format one of the next."""
 
 _TABLES = """
 create table stages (
@@ -67,6 +74,8 @@ create table episodes (
     calls integer not null,
     sampled_tokens integer not null,
     body blob not null,
+    reward real,
+    components text,
     primary key (stage, step, group_place, place)
 );
 create index episodes_of_group on episodes (group_id);
@@ -86,6 +95,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
                 with transaction(connection, path):
                     _create(connection)
             _check(connection, path)
+            _upgrade(connection, path)
     except BaseException:
         connection.close()
         raise
@@ -153,6 +163,16 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute(f"pragma user_version = {_FORMAT}")
 
 
+def _upgrade(connection: sqlite3.Connection, path: Path) -> None:
+    """Make a journal of an earlier format one of this format: each step whole, or not at all."""
+    (version,) = connection.execute("pragma user_version").fetchone()
+    for earlier in range(version, _FORMAT):
+        with transaction(connection, path):
+            for statement in _UPGRADES[earlier]:
+                connection.execute(statement)
+            connection.execute(f"pragma user_version = {earlier + 1}")
+
+
 def _is_blank(connection: sqlite3.Connection) -> bool:
     (objects,) = connection.execute("select count(*) from sqlite_master").fetchone()
     (application,) = connection.execute("pragma application_id").fetchone()
@@ -164,7 +184,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     if application != _APPLICATION:
         raise RecipeError(f"{path} is not a journal of this program: name another folder")
     (version,) = connection.execute("pragma user_version").fetchone()
-    if version != _FORMAT:
+    if version not in (*_UPGRADES, _FORMAT):
         raise RecipeError(
             f"{path} has journal format {version}, this version reads {_FORMAT}: read it with "
             "the version that wrote it, or name another folder"

@@ -1,7 +1,8 @@
 """A stage's episodes as JSON lines in OpenAI messages form, for other programs."""
 
 import json
-from collections.abc import Iterable
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,23 +15,26 @@ from forethought.journal.run import Run
 def export_jsonl(run: Run, stage: str, path: Path) -> int:
     """Write one episode a line to `path` and return how many; the file appears whole.
 
-    Lines are ASCII: characters that some readers take for the end of a line are escaped.
+    Lines are ASCII: characters that some readers take for the end of a line are escaped. `reward`
+    and its `components` are null of an attempt that was not scored, and each that is not known.
     """
     count = 0
     with written_beside(path) as file:
-        for line in _lines(run.groups(stage)):
+        for line in _lines(run, stage):
             file.write(json.dumps(line) + "\n")
             count += 1
     return count
 
 
-def _lines(groups: Iterable[Group]) -> Iterable[dict[str, Any]]:
-    for group in groups:
-        for episode in group.episodes:
-            yield _line(group, episode)
+def _lines(run: Run, stage: str) -> Iterator[dict[str, Any]]:
+    for step in run.steps(stage):
+        rewards = run.rewards(stage, step)
+        for group in run.groups(stage, step):
+            for episode in group.episodes:
+                yield _line(group, episode, rewards.get(episode.id))
 
 
-def _line(group: Group, episode: Episode) -> dict[str, Any]:
+def _line(group: Group, episode: Episode, components: Mapping[str, float] | None) -> dict[str, Any]:
     sides = [_side(trajectory) for trajectory in episode.trajectories]
     first: dict[str, Any] = sides[0] if sides else {"messages": []}
     line = {
@@ -42,8 +46,14 @@ def _line(group: Group, episode: Episode) -> dict[str, Any]:
         "answer": episode.problem.answer,
         "outcome": episode.verdict.outcome,
         "score": episode.verdict.score,
+        "reward": None if components is None else _known(sum(components.values())),
+        "components": components and {name: _known(one) for name, one in components.items()},
     }
     return line if len(sides) < 2 else {**line, "teammates": sides[1:]}
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def _side(trajectory: Trajectory) -> dict[str, Any]:

@@ -28,6 +28,13 @@ class StageJournal(Protocol):
         """Note the episodes of one step."""
         ...
 
+    def keep_rewards(self, step: int, rewards: Mapping[str, Mapping[str, float]]) -> None:
+        """Note what attempts of one step earned: each component by name, by the episode's id.
+
+        NaN stands for what is not known.
+        """
+        ...
+
     def timed(self, step: int, what: str) -> AbstractContextManager[None]:
         """Log the seconds that the block took as `seconds/<what>`."""
         ...

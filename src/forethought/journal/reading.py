@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from forethought.core.trajectory import Group
-from forethought.journal.bodies import unpack_episode, unpack_problem
+from forethought.journal.bodies import unpack_episode, unpack_problem, unpack_reward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,3 +95,22 @@ def read_groups(connection: sqlite3.Connection, stage: str, step: int) -> Iterat
         bodies = (body for *_, body in members if body is not None)
         episodes = tuple(unpack_episode(body, problem) for body in bodies)
         yield Group(id=name, problem=problem, episodes=episodes)
+
+
+def read_rewards(
+    connection: sqlite3.Connection, stage: str, step: int
+) -> dict[str, dict[str, float]]:
+    """What attempts of one step earned by component, by the episode's id; NaN is not known.
+
+    None in a journal from before rewards were kept.
+    """
+    columns = {name for _, name, *_ in connection.execute("pragma table_info(episodes)")}
+    if "components" not in columns:
+        return {}
+    query = """
+        select episode_id, components from episodes
+        where stage = ? and step = ? and components is not null
+        order by group_place, place
+    """
+    rows = connection.execute(query, (stage, step)).fetchall()
+    return {name: unpack_reward(components) for name, components in rows}

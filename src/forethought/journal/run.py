@@ -133,6 +133,14 @@ class Run:
         with self._intact():
             return reading.read_steps(self._connection, stage)
 
+    def rewards(self, stage: str, step: int) -> dict[str, dict[str, float]]:
+        """What attempts of one step earned by component, by the episode's id; NaN is not known.
+
+        An attempt that was not scored (in an exam, say, or not measured) is not among them.
+        """
+        with self._intact():
+            return reading.read_rewards(self._connection, stage, step)
+
     def groups(self, stage: str, step: int | None = None) -> Iterator[Group]:
         """The groups of one step, or of every step of a stage, as they were kept."""
         for at in self.steps(stage) if step is None else [step]:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from forethought.core.errors import RecipeError
 from forethought.core.trajectory import Episode, Group
-from forethought.journal.bodies import pack_episode, pack_problem
+from forethought.journal.bodies import pack_episode, pack_problem, pack_reward
 from forethought.journal.database import transaction
 from forethought.journal.files import intact
 from forethought.journal.reading import read_document, read_series
@@ -43,6 +43,7 @@ class Stage:
         self._accepted = accepted
         self._metrics: dict[int, dict[str, float]] = {}
         self._groups: dict[int, list[Group]] = {}
+        self._rewards: dict[int, dict[str, Mapping[str, float]]] = {}
 
     def begin(
         self,
@@ -103,6 +104,13 @@ class Stage:
         """Note the episodes of one step, after those noted before."""
         self._groups.setdefault(step, []).extend(groups)
 
+    def keep_rewards(self, step: int, rewards: Mapping[str, Mapping[str, float]]) -> None:
+        """Note the components of what attempts of one step earned, by the episode's id.
+
+        NaN stands for what is not known.
+        """
+        self._rewards.setdefault(step, {}).update(rewards)
+
     @contextmanager
     def timed(self, step: int, what: str) -> Generator[None]:
         """Log the seconds that the block took as `seconds/<what>`; several blocks add up."""
@@ -115,7 +123,6 @@ class Stage:
     def commit(self, step: int) -> None:
         """Write all that was noted of `step` in one transaction, in place of what was there."""
         metrics = self._metrics.get(step, {})
-        groups = self._groups.get(step, [])
         with transaction(self._connection, self._path):
             self._enter()
             for table in _STEP_TABLES:
@@ -130,9 +137,9 @@ class Stage:
                 "insert into metrics values (?, ?, ?, ?)",
                 ((self.name, metric, step, value) for metric, value in metrics.items()),
             )
-            self._insert(step, groups)
-        self._metrics.pop(step, None)
-        self._groups.pop(step, None)
+            self._insert(step, self._groups.get(step, []), self._rewards.get(step, {}))
+        for noted in (self._metrics, self._groups, self._rewards):
+            noted.pop(step, None)
 
     def series(self, metric: str) -> list[tuple[int, float]]:
         """The committed values of one number as (step, value), by step."""
@@ -155,6 +162,7 @@ class Stage:
                     )
         self._metrics = {at: noted for at, noted in self._metrics.items() if at < step}
         self._groups = {at: noted for at, noted in self._groups.items() if at < step}
+        self._rewards = {at: noted for at, noted in self._rewards.items() if at < step}
 
     def put(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a named JSON document at once, in place of an earlier one of that name."""
@@ -186,7 +194,9 @@ class Stage:
             (self.name, time.time()),
         )
 
-    def _insert(self, step: int, groups: Sequence[Group]) -> None:
+    def _insert(
+        self, step: int, groups: Sequence[Group], rewards: Mapping[str, Mapping[str, float]]
+    ) -> None:
         self._connection.executemany(
             "insert into groups values (?, ?, ?, ?, ?)",
             (
@@ -195,9 +205,13 @@ class Stage:
             ),
         )
         self._connection.executemany(
-            "insert into episodes values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "insert into episodes values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                (self.name, step, place, number, *_columns(group, episode))
+                (
+                    *(self.name, step, place, number),
+                    *_columns(group, episode),
+                    *pack_reward(rewards.get(episode.id)),
+                )
                 for place, group in enumerate(groups)
                 for number, episode in enumerate(group.episodes)
             ),

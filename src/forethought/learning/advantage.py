@@ -15,10 +15,7 @@ from pydantic import Field, model_validator
 from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings
 from forethought.learning.passk import lead, passk_advantages
-from forethought.learning.whitening import whitened
-
-SAME = 1e-9
-"""Rewards this close are equal. A computed deviation of equal floats need not be zero."""
+from forethought.learning.whitening import SAME, whitened
 
 EPSILON = 1e-6
 """Added to a deviation when the recipe does not say."""
@@ -108,7 +105,10 @@ def deviation(values: Sequence[float], ddof: int) -> float:
 
 
 def varies(rewards: Sequence[float]) -> bool:
-    """Whether attempts differ at all: a group without this teaches nothing. NaN is left out."""
+    """Whether attempts differ by more than `SAME`: a group without this teaches nothing.
+
+    A computed deviation of equal floats need not be zero. NaN is left out.
+    """
     known = [reward for reward in rewards if not math.isnan(reward)]
     return bool(known) and max(known) - min(known) > SAME
 
@@ -180,6 +180,7 @@ def group_advantages(
 ) -> list[float]:
     """One advantage an attempt, in the order given; `lengths` in policy tokens (all 1 if absent).
 
+    The kinds that whiten do so over these tokens: there an attempt that is not trained has none.
     `right` says which attempts are right, which `passk` needs.
 
     `groups` holds the id of each attempt's *instance* of a problem: two draws of one problem are
@@ -230,16 +231,7 @@ def gdpo(
     within = settings.model_copy(update={"kind": "grpo"})
     compared = [group_advantages(rewards, groups, within) for rewards in dimensions]
     sums = [math.fsum(parts) for parts in zip(*compared, strict=True)]
-    return whitened(sums, lengths, settings.ddof) if varies(sums) else [0.0] * len(sums)
-
-
-def reinforce_pp(rewards: Sequence[float], lengths: Sequence[float], ddof: int = 1) -> list[float]:
-    """Rewards whitened over the batch's policy tokens (REINFORCE++, 2501.03262).
-
-    Without discount and penalty every token's return is its attempt's reward; returns that differ
-    within an attempt are whitened by `credit.gae.whiten`.
-    """
-    return whitened(rewards, lengths, ddof) if varies(rewards) else [0.0] * len(rewards)
+    return whitened(sums, lengths, settings.ddof)
 
 
 def reinforce_pp_baseline(
@@ -259,7 +251,11 @@ def _over_the_batch(
     lengths: Sequence[float],
     settings: AdvantageSettings,
 ) -> list[float]:
-    """The kinds that whiten over the batch; an unknown reward leaves its statistics too."""
+    """The kinds that whiten over the batch; an unknown reward leaves its statistics too.
+
+    `reinforce_pp` whitens rewards (REINFORCE++, 2501.03262): without discount and penalty they are
+    every token's return. Returns that differ within an attempt are for `credit.gae.whiten`.
+    """
     known = [place for place, reward in enumerate(rewards) if not math.isnan(reward)]
     values = [rewards[place] for place in known]
     names = [groups[place] for place in known]
@@ -267,7 +263,7 @@ def _over_the_batch(
     if settings.kind == "gdpo":
         found = gdpo([values], names, sizes, settings)
     elif settings.kind == "reinforce_pp":
-        found = reinforce_pp(values, sizes, settings.ddof)
+        found = whitened(values, sizes, settings.ddof)
     else:
         found = reinforce_pp_baseline(values, names, sizes, settings)
     advantages = [0.0] * len(rewards)

@@ -1,6 +1,6 @@
 """What a round's attempts are worth: rewards, judgements, and credit within each group."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from forethought.core.trajectory import Group
 from forethought.learning.divergence import divergences
@@ -41,6 +41,11 @@ async def appraise(
     if settings.selection.draws > 1:
         report["groups/draws"] = float(attempted.draws)
     return lessons, report
+
+
+def components_by_attempt(lessons: Sequence[Lesson]) -> dict[str, Mapping[str, float]]:
+    """What each scored attempt earned, by the episode's id: its components by name."""
+    return {each.episode.id: each.reward.components for lesson in lessons for each in lesson.graded}
 
 
 async def _judged(plan: RLPlan, groups: Sequence[Group]) -> dict[str, Judgement] | None:

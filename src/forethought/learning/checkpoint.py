@@ -26,7 +26,7 @@ from torch import Tensor
 from forethought.core.errors import RecipeError
 from forethought.journal.files import sync_folder
 from forethought.learning.eight_bit import MAPS, is_bitsandbytes, restore
-from forethought.learning.seal import fault, seal, unreadable
+from forethought.learning.seal import Contents, altered, fault, seal, unreadable
 
 STATE = "state.json"
 
@@ -58,23 +58,24 @@ class Checkpoints:
     ranking: Callable[[], Sequence[int]] = _unranked
     say: Callable[[str], None] = _nobody
 
-    def save(self, name: str, write: Callable[[Path], None], state: Mapping[str, Any]) -> Path:
+    def save(self, name: str, write: Callable[[Path], Contents], state: Mapping[str, Any]) -> Path:
         """Write a checkpoint with `write(folder)` and a state; return its final folder.
 
-        Raises `RecipeError` when the disk refuses, or holds something else than was written; the
-        earlier checkpoints are untouched.
+        `write` returns the tensors that its files are to hold. Raises `RecipeError` when the disk
+        refuses, when a file does not open, or when a tensor that is read back is not the one in
+        memory to the bit; the earlier checkpoints are untouched.
         """
         beside, final = self.folder / f".{name}.partial", self.folder / name
         try:
             shutil.rmtree(beside, ignore_errors=True)
             beside.mkdir(parents=True)
-            write(beside)
+            contents = write(beside)
             (beside / STATE).write_text(json.dumps(state))
-            _sync(beside)
-            if found := unreadable(beside):
-                raise OSError(found)  # noqa: TRY301
+            # Before the tensors are compared: what is lost between the two shows as a wrong digest.
             seal(beside)
             _sync(beside)
+            if found := unreadable(beside) or altered(beside, contents):
+                raise OSError(found)  # noqa: TRY301
             self._remove([final])
             beside.rename(final)
             sync_folder(self.folder)
@@ -186,8 +187,8 @@ def _damaged(path: Path, what: str) -> RecipeError:
     )
 
 
-def save_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> None:
-    """An optimiser's moments, as safetensors named `<parameter>.<moment>`."""
+def save_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> Contents:
+    """Write an optimiser's moments as safetensors named `<parameter>.<moment>`; return them."""
     parameters = (each for group in optimizer.param_groups for each in group["params"])
     moments = {
         f"{number}.{name}": torch.as_tensor(value).contiguous()
@@ -196,6 +197,7 @@ def save_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> None:
         if name not in MAPS
     }
     save_file(moments, path)
+    return {path.name: moments}
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> None:

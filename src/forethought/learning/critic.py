@@ -33,7 +33,10 @@ class Criticised:
 def criticise(
     batches: Sequence[Batch], values_BT: Sequence[Tensor], discount: float, trace: float
 ) -> Criticised:
-    """Advantages whitened over the round, from turns' rewards and a critic's values."""
+    """Advantages whitened over the round, from turns' rewards and a critic's values.
+
+    What is not finite stays so, and moves nobody else's advantage.
+    """
     raw = [
         gae(
             at_turn_ends(batch.advantages_BT, batch.turns_BT),
@@ -46,8 +49,9 @@ def criticise(
     ]
     masks = [batch.mask_BT for batch in batches]
     advantages_N = _joined([advantages for advantages, _ in raw], masks)
-    white_N = whiten(advantages_N[None], torch.ones_like(advantages_N[None], dtype=torch.bool))[0]
-    whitened = _parted(white_N, masks)
+    known_N = torch.isfinite(advantages_N)
+    white_N = whiten(advantages_N[None], known_N[None])[0]
+    whitened = _parted(torch.where(known_N, white_N, advantages_N), masks)
     found = [
         replace(batch, advantages_BT=advantages, old_values_BT=values, returns_BT=returns)
         for batch, advantages, values, (_, returns) in zip(

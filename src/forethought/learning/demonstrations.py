@@ -1,5 +1,6 @@
 """Recorded trajectories as rows to imitate: tokens with the author's own words marked."""
 
+import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from forethought.core.randomness import derive_seed
 from forethought.core.trajectory import Tokens, Trajectory
 from forethought.policy.formats import ChatFormat, stripped_streams, trained_stream
 from forethought.policy.protocol import ThinkingHistory
+from forethought.policy.replies import shortened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +33,16 @@ class Demonstrations:
         return (*free, *(self.with_calls if tool_free < 1 else ()))
 
     def draw(self, step: int, count: int, tool_free: float, seed: int) -> list[Tokens]:
-        """The rows of one step: each kind in its own shuffled order, epoch after epoch."""
-        free = round(count * tool_free)
+        """The rows of one step: each kind in its own shuffled order, epoch after epoch.
+
+        The share without calls holds over steps: what one cannot have in whole rows comes later.
+        """
+        before = _rounded(step * count * tool_free)
+        free = _rounded((step + 1) * count * tool_free) - before
         return [
-            *_pick(self.tool_free, step * free, free, derive_seed(seed, "tool_free")),
+            *_pick(self.tool_free, before, free, derive_seed(seed, "tool_free")),
             *_pick(
-                self.with_calls, step * (count - free), count - free, derive_seed(seed, "calls")
+                self.with_calls, step * count - before, count - free, derive_seed(seed, "calls")
             ),
         ]
 
@@ -71,10 +77,12 @@ def render(
     longest: int,
     train_failed_calls: bool,
     thinking: ThinkingHistory = "keep",
+    reply_tokens: int | None = None,
 ) -> Demonstrations:
     """Write every trajectory in the chat format, and say which turns are trained.
 
-    A trajectory is one row or, where earlier thinking is stripped, one a segment.
+    A trajectory is one row or, where earlier thinking is stripped, one a segment. A tool reply in
+    it takes at most `reply_tokens`, as where the model speaks.
     Raises `RecipeError` for a trajectory in which no turn would be trained, naming it.
     """
     kinds: dict[bool, list[Tokens]] = {True: [], False: []}
@@ -82,7 +90,8 @@ def render(
     for number, trajectory in enumerate(trajectories):
         worth = worth_imitating(trajectory)
         trained = [True] * len(worth) if train_failed_calls else worth
-        segments = _segments(chat, trajectory.messages, tools, trained, thinking)
+        messages = shortened(chat, trajectory.messages, reply_tokens)
+        segments = _segments(chat, messages, tools, trained, thinking)
         if not any(any(tokens.sampled) for tokens in segments):
             raise RecipeError(
                 f"trajectory {number} ({trajectory.opening[-1].text[:60]!r}) has no turn to train: "
@@ -112,6 +121,11 @@ def _segments(
     if thinking == "strip":
         return stripped_streams(chat, messages, tools, trained)
     return (trained_stream(chat, messages, tools, trained),)
+
+
+def _rounded(rows: float) -> int:
+    """Whole rows, the half rounded up: to even, a half a step would be none in every other two."""
+    return math.floor(rows + 0.5)
 
 
 def _pick(rows: Sequence[Tokens], start: int, count: int, seed: int) -> list[Tokens]:

@@ -8,6 +8,7 @@ that gradients add up to that of the undivided batch whatever the division.
 # pyright: reportUnknownVariableType=false
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from forethought.learning.batch import Batch
 from forethought.learning.credit.gae import value_loss
-from forethought.learning.logprobs import Reading, Scale, token_logprobs, token_outlook
+from forethought.learning.logprobs import Outlook, Reading, Scale, token_logprobs, token_outlook
 from forethought.learning.losses.catalogue import Objective
 from forethought.learning.losses.entropy import entropy_bonus
 from forethought.learning.losses.result import Tally
@@ -26,6 +27,9 @@ from forethought.learning.streams import Denominators, Streams
 from forethought.policy.local.linear import Arithmetic
 from forethought.policy.local.packed import Effort
 from forethought.policy.local.replica import Port, Replica
+
+NAMED = 4
+"""Attempts that a warning names at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +68,25 @@ class GradientWork:
 class GradientShare:
     """What one worker found: its part of the loss, and its tally (None without rows).
 
-    `broken` names the attempts whose numbers are not finite.
+    `broken` names the attempts with a number that is not finite, where loss or gradient is not.
     """
 
     loss: float
     tally: Tally | None
     broken: tuple[str, ...] = ()
+
+    @property
+    def whose(self) -> str:
+        """In words, whose numbers are not finite.
+
+        >>> GradientShare(loss=math.nan, tally=None, broken=("e/3", "e/3")).whose
+        'not finite: e/3'
+        """
+        names = list(dict.fromkeys(self.broken))
+        if not names:
+            return "no single attempt could be told"
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        return f"not finite: {', '.join(names[:NAMED])}{more}"
 
     def __add__(self, other: "GradientShare") -> "GradientShare":
         tallies = [each.tally for each in (self, other) if each.tally is not None]
@@ -80,7 +97,11 @@ class GradientShare:
         )
 
 
-NOTHING = GradientShare(loss=0.0, tally=None)
+NO_SHARE = GradientShare(loss=0.0, tally=None)
+
+
+def unheard(worker: int, value: object) -> None:
+    """What becomes of a value that a job emits, of a job that emits none."""
 
 
 def accumulate(replica: Replica, work: GradientWork, port: Port) -> GradientShare:
@@ -93,7 +114,7 @@ def accumulate(replica: Replica, work: GradientWork, port: Port) -> GradientShar
     effort = Effort(arithmetic=arithmetic, again=work.checkpointing, look=port.heard)
     portions = work.batch.portions(work.micro_tokens)
     parts = (_backward(replica, work.batch.take(each), work, effort) for each in portions)
-    return reduce(add, parts, NOTHING)
+    return reduce(add, parts, NO_SHARE)
 
 
 def _backward(replica: Replica, batch: Batch, work: GradientWork, effort: Effort) -> GradientShare:
@@ -113,6 +134,8 @@ def _backward(replica: Replica, batch: Batch, work: GradientWork, effort: Effort
     )
     head = None if work.critic is None else replica.value_head
     outlook = token_outlook(replica.decoder, reading, scale, effort, head)
+    for output_BT in _outputs(outlook):
+        output_BT.retain_grad()
     result = work.objective(outlook.logprobs_BT, streams, work.denominators)
     loss = result.loss
     if work.entropy is not None and outlook.entropies_BT is not None:
@@ -127,7 +150,7 @@ def _backward(replica: Replica, batch: Batch, work: GradientWork, effort: Effort
         loss = loss + _critic_loss(outlook.values_BT, batch, work, work.critic)
     loss.backward()
     found = float(loss.detach())
-    broken = () if math.isfinite(found) else _broken(batch, streams, outlook.logprobs_BT)
+    broken = _broken(batch, streams, outlook, found)
     return GradientShare(loss=found, tally=result.tally, broken=broken)
 
 
@@ -164,12 +187,30 @@ def _streams(batch: Batch, reading: Reading, reference_BT: Tensor | None) -> Str
     )
 
 
-def _broken(batch: Batch, streams: Streams, logprobs_BT: Tensor) -> tuple[str, ...]:
-    """The attempts with a number that is not finite where it counts."""
-    numbers_BT = streams.kept(
-        logprobs_BT.detach() + streams.old_logprobs_BT + streams.advantages_BT + streams.weights_BT
+def _outputs(outlook: Outlook) -> Iterator[Tensor]:
+    """What a loss may be a function of."""
+    for output_BT in (outlook.logprobs_BT, outlook.entropies_BT, outlook.values_BT):
+        if output_BT is not None:
+            yield output_BT
+
+
+def _broken(batch: Batch, streams: Streams, outlook: Outlook, loss: float) -> tuple[str, ...]:
+    """The attempts with a number that is not finite at a trained token.
+
+    Nobody where the loss and its gradient in what the model gave are finite: what then becomes of
+    the gradient inside the model is no single attempt's doing.
+    """
+    slopes = [output_BT.grad for output_BT in _outputs(outlook) if output_BT.grad is not None]
+    if math.isfinite(loss) and all(bool(torch.isfinite(each).all()) for each in slopes):
+        return ()
+    told = (
+        *(streams.advantages_BT, streams.old_logprobs_BT, streams.weights_BT),
+        *(streams.ref_logprobs_BT, batch.old_values_BT, batch.returns_BT),
     )
-    rows: list[int] = (~torch.isfinite(numbers_BT)).any(dim=1).nonzero()[:, 0].tolist()
+    numbers = [*slopes, *(each.detach() for each in _outputs(outlook))]
+    numbers += [each.to(streams.mask_BT.device) for each in told if each is not None]
+    broken_B = torch.stack([~torch.isfinite(streams.kept(each)) for each in numbers]).any(0).any(1)
+    rows: list[int] = broken_B.nonzero()[:, 0].tolist()
     return tuple(batch.names[row] for row in rows) if batch.names else ()
 
 

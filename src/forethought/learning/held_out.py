@@ -20,6 +20,7 @@ from torch import Tensor
 
 from forethought.core.trajectory import Tokens
 from forethought.learning.batch import Batch, pad
+from forethought.learning.gradient import unheard
 from forethought.learning.logprobs import Reading
 from forethought.learning.precision import chosen_dtype
 from forethought.learning.settings import ComputeSettings
@@ -76,7 +77,7 @@ class HeldOut:
             )
             for rows in self.batch.deal(self.crew.size)
         ]
-        found: list[Tensor] = await self.crew.run(foretell, works, _silent)
+        found: list[Tensor] = await self.crew.run(foretell, works, unheard)
         return _report(torch.stack(found).sum(0))
 
 
@@ -114,10 +115,6 @@ def _foretold(replica: Replica, batch: Batch, effort: Effort, logit_tokens: int)
         nll_C = torch.nn.functional.cross_entropy(logits_CV, targets_C, reduction="none")
         parts.append(torch.stack([nll_C, (logits_CV.argmax(-1) == targets_C).float()], 1))
     return torch.cat(parts).cpu()
-
-
-def _silent(worker: int, value: object) -> None:
-    """The job emits nothing."""
 
 
 def _report(sums_K3: Tensor) -> dict[str, float]:

@@ -18,16 +18,17 @@ from torch import Tensor
 from forethought.core.errors import RecipeError
 from forethought.learning.batch import Batch
 from forethought.learning.change import Sample
-from forethought.learning.checkpoint import load_optimizer, read_state, save_optimizer
+from forethought.learning.checkpoint import Contents, load_optimizer, read_state, save_optimizer
 from forethought.learning.credit.settings import CriticSettings
 from forethought.learning.forecast import ForecastWork, Source, forecast
 from forethought.learning.gradient import (
-    NOTHING,
+    NO_SHARE,
     CriticTerm,
     EntropyTerm,
     GradientShare,
     GradientWork,
     accumulate,
+    unheard,
 )
 from forethought.learning.logprobs import Scale
 from forethought.learning.losses.catalogue import Objective
@@ -46,11 +47,11 @@ from forethought.policy.local.value_head import (
 )
 
 MOST_SKIPPED = 10
-"""Updates in a row whose gradient may be not finite before training stops."""
+"""Updates in a row that may be skipped before training stops."""
 
 
 class SkippedUpdate(UserWarning):
-    """An update that was not made, since its gradient was not finite."""
+    """An update that was not made, since its loss or its gradient was not finite."""
 
 
 class Learner(Protocol):
@@ -66,8 +67,8 @@ class Learner(Protocol):
         """Let the sampler speak with the new weights from its next turn on."""
         ...
 
-    def write(self, folder: Path) -> None:
-        """Write weights and optimiser into an empty folder."""
+    def write(self, folder: Path) -> Contents:
+        """Write weights and optimiser into an empty folder; return what its files are to hold."""
         ...
 
     @property
@@ -97,7 +98,7 @@ class ComparingLearner(Learner, Protocol):
 class LocalLearner:
     """A learner over a local crew. `total_steps` is what a cosine schedule ends at.
 
-    Gradients whose norm is not finite change nothing; they are counted (`update/skipped`), and a
+    A loss or a gradient that is not finite changes nothing; it is counted (`update/skipped`), and a
     warning (`SkippedUpdate`) names the attempts whose numbers were not finite.
     `section` is where the recipe holds the optimiser, for messages. `critic` is how its value head
     learns, where the model has one.
@@ -133,7 +134,7 @@ class LocalLearner:
     ) -> dict[str, float]:
         """One optimiser step, its gradient shared out over the crew.
 
-        Raises `RecipeError` when `MOST_SKIPPED` gradients in a row were not finite.
+        Raises `RecipeError` when `MOST_SKIPPED` updates in a row were not finite.
         """
         denominators = batch.denominators(self.budget)
         critic = None
@@ -156,10 +157,10 @@ class LocalLearner:
             )
             for rows in batch.deal(self.crew.size)
         ]
-        shares: list[GradientShare] = await self.crew.run(accumulate, works, _silent)
+        shares: list[GradientShare] = await self.crew.run(accumulate, works, unheard)
         self.crew.collect_gradients()
-        whole = reduce(add, shares, NOTHING)
-        report = self._step(whole.broken)
+        whole = reduce(add, shares, NO_SHARE)
+        report = self._step(whole)
         if report["update/skipped"]:
             return report  # what it came to is not known
         figures = {} if whole.tally is None else whole.tally.read()
@@ -185,7 +186,7 @@ class LocalLearner:
             )
             for share in dealt
         ]
-        found: list[Tensor] = await self.crew.run(forecast, works, _silent)
+        found: list[Tensor] = await self.crew.run(forecast, works, unheard)
         whole_BT = torch.zeros(batch.ids_BT.shape, dtype=found[0].dtype)
         for share, part_BT in zip(dealt, found, strict=True):
             places = [rows[row] for row in share]
@@ -196,12 +197,12 @@ class LocalLearner:
         """Parameters are shared memory: all there is to do is to say that they changed."""
         self.sampler.version = self.steps_taken
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path) -> Contents:
         """The model as a Hugging Face folder, and each optimiser's moments beside it."""
-        self.model.save(folder)
-        save_value_head(self.model.network, folder)
+        contents = {**self.model.save(folder), **save_value_head(self.model.network, folder)}
         for number, optimizer in enumerate(self._optimizers):
-            save_optimizer(optimizer, folder / f"optimizer_{number}.safetensors")
+            contents |= save_optimizer(optimizer, folder / f"optimizer_{number}.safetensors")
+        return contents
 
     @property
     def state(self) -> Mapping[str, Any]:
@@ -219,10 +220,12 @@ class LocalLearner:
         self._skipped = int(state.get("skipped", 0))
         self.publish()
 
-    def _step(self, broken: tuple[str, ...]) -> dict[str, float]:
+    def _step(self, whole: GradientShare) -> dict[str, float]:
         share = rate_share(self.optimizer, self.steps_taken, self.total_steps)
         trained = trained_parameters(self.crew.model)
         norm, finite = self._clip()
+        # Where a number is NaN, a clip may pass no gradient: then the loss alone shows it.
+        finite = finite and math.isfinite(whole.loss)
         before = Sample.of(trained)
         for optimizer in self._optimizers if finite else []:
             for group in optimizer.param_groups:
@@ -231,7 +234,7 @@ class LocalLearner:
         self.crew.model.zero_grad(set_to_none=True)
         self.steps_taken += 1
         if not finite:
-            self._skip(broken)
+            self._skip(whole.whose)
         self._skipped = 0 if finite else self._skipped
         told = {
             "learning_rate": self.optimizer.rate * share,
@@ -270,13 +273,13 @@ class LocalLearner:
         ]
         return norms[0], all(bool(torch.isfinite(norm)) for norm in norms)
 
-    def _skip(self, broken: tuple[str, ...]) -> None:
+    def _skip(self, whose: str) -> None:
         """Warn of an update that was not made; raise `RecipeError` for too many in a row."""
         self._skipped += 1
-        who = f" (not finite: {', '.join(broken[:4])})" if broken else ""
         if self._skipped < MOST_SKIPPED:
             warnings.warn(
-                f"update {self.steps_taken}: its gradient is not finite, so it was not made{who}",
+                f"update {self.steps_taken}: its loss or gradient is not finite ({whose}), so it "
+                "was not made",
                 SkippedUpdate,
                 stacklevel=2,
             )
@@ -284,10 +287,7 @@ class LocalLearner:
         last = self.steps_taken - self._skipped
         raise RecipeError(
             f"{self.section}.rate = {self.optimizer.rate}: {self._skipped} updates in a row "
-            f"had a gradient that is not finite{who}, the last finite one was update {last}; lower "
-            "the rate and begin in another --run folder (the last checkpoint is untouched)"
+            f"had a loss or gradient that is not finite ({whose}), the last finite one was update "
+            f"{last}; lower the rate and begin in another --run folder (the last checkpoint is "
+            "untouched)"
         )
-
-
-def _silent(worker: int, value: object) -> None:
-    """Gradient jobs emit nothing."""

@@ -9,47 +9,50 @@ from statistics import fmean
 from forethought.core.trajectory import Episode, Group, Tokens, Trajectory
 from forethought.learning.advantage import varies
 from forethought.learning.batch import Batch, pad, turn_numbers
-from forethought.learning.credit.attempts import Attempt, Credit
+from forethought.learning.credit.attempts import UNCREDITED, Attempt, Credit
 from forethought.learning.credit.catalogue import assign
 from forethought.learning.credit.selection import SelectionSettings, is_void, select
 from forethought.learning.credit.settings import CreditSettings
 from forethought.learning.rewards import Reward, RewardSettings, score_group
 
 WHOLE, EVERYONE = CreditSettings(), SelectionSettings()
-NOTHING = Credit(whole=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graded:
+    """A measured attempt with its reward and what it is credited with.
+
+    `void` ones are compared and not trained, `left_out` ones neither: the recipe keeps others, or
+    their reward is not known.
+    """
+
+    episode: Episode
+    reward: Reward
+    credit: Credit
+    void: bool
+    left_out: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lesson:
-    """A group's measured episodes, each with its reward and what it is credited with.
+    """A group's measured attempts, graded.
 
-    `void` marks episodes that are compared and not trained, `left_out` those that are neither.
     `by_critic` says that credits are rewards, of which a critic is yet to make advantages.
     """
 
     group: Group
-    episodes: tuple[Episode, ...]
-    rewards: tuple[Reward, ...]
-    credits: tuple[Credit, ...]
-    void: tuple[bool, ...]
-    left_out: tuple[bool, ...]
+    graded: tuple[Graded, ...]
     by_critic: bool = False
 
     @property
     def advantages(self) -> tuple[float, ...]:
-        """One number an episode: its advantage, or the mean over its tokens where turns differ."""
-        return tuple(credit.whole for credit in self.credits)
+        """One number an attempt: its advantage, or the mean over its tokens where turns differ."""
+        return tuple(each.credit.whole for each in self.graded)
 
     @property
-    def trained(self) -> list[tuple[Episode, Credit]]:
-        """The episodes that are trained, each with what it is credited with."""
-        return [
-            (episode, credit)
-            for episode, credit, void, left_out in zip(
-                self.episodes, self.credits, self.void, self.left_out, strict=True
-            )
-            if not (void or left_out)
-        ]
+    def trained(self) -> list[Graded]:
+        """The attempts that are trained."""
+        return [each for each in self.graded if not (each.void or each.left_out)]
 
     @property
     def is_informative(self) -> bool:
@@ -57,7 +60,7 @@ class Lesson:
 
         Whatever an attempt earned, a critic learns to expect it.
         """
-        return any(self.by_critic or credit.teaches for _, credit in self.trained)
+        return any(self.by_critic or each.credit.teaches for each in self.trained)
 
     @property
     def differs_within(self) -> bool:
@@ -66,7 +69,7 @@ class Lesson:
         Without one, whether any of them has an advantage.
         """
         if self.by_critic:
-            return varies([reward.total for reward in self.rewards])
+            return varies([each.reward.total for each in self.graded])
         return self.is_informative
 
 
@@ -81,30 +84,33 @@ def score(
     """Reward every measured episode and compare it with its group.
 
     `judged` holds a judge's scores by episode, where `reward` names a judge; `divergences` how many
-    nats each went from the reference, where `reward` has that cost something.
+    nats each went from the reference, where `reward` has that cost something. An attempt whose
+    reward is not known is left out: it would pull at a penalty and stand in a denominator.
     """
     attempts = [
-        [_paying(attempt, reward, divergences) for attempt in _attempts(group, reward, judged)]
+        [
+            _paying(attempt, reward, divergences)
+            for attempt in _attempts(group, reward, judged, selection)
+        ]
         for group in groups
     ]
     kept = [_kept(mine, selection) for mine in attempts]
-    flat = list(zip(chain(*attempts), chain(*kept), strict=True))
+    flat = zip(chain(*attempts), chain(*kept), strict=True)
     compared = iter(assign([attempt for attempt, keep in flat if keep], credit))
-    # To a critic an attempt whose reward is not known would look like one that earned nothing.
-    by_critic = credit.type == "gae"
-    credits = iter([next(compared) if keep else NOTHING for _, keep in flat])
     return [
         Lesson(
             group=group,
-            episodes=group.measured,
-            rewards=tuple(attempt.reward for attempt in mine),
-            credits=tuple(next(credits) for _ in mine),
-            void=tuple(selection.mask_void_turns and is_void(one.episode) for one in mine),
-            left_out=tuple(
-                not keep or (by_critic and not one.known)
+            graded=tuple(
+                Graded(
+                    episode=one.episode,
+                    reward=one.reward,
+                    credit=next(compared) if keep else UNCREDITED,
+                    void=one.void,
+                    left_out=not keep,
+                )
                 for one, keep in zip(mine, keeps, strict=True)
             ),
-            by_critic=by_critic,
+            by_critic=credit.type == "gae",
         )
         for group, mine, keeps in zip(groups, attempts, kept, strict=True)
     ]
@@ -113,10 +119,10 @@ def score(
 def assemble(lessons: Sequence[Lesson]) -> Batch:
     """Give every sampled token its turn's advantage, or its episode's where turns share one."""
     rows = [
-        (episode.id, *row)
+        (each.episode.id, *row)
         for lesson in lessons
-        for episode, credit in lesson.trained
-        for row in _rows(episode, credit)
+        for each in lesson.trained
+        for row in _rows(each.episode, each.credit)
     ]
     batch = pad(
         [tokens for _, tokens, _, _ in rows],
@@ -135,22 +141,29 @@ def summarise_comparison(
     """
     if not lessons:
         return {}
-    found = {"groups/alone": fmean(len(lesson.episodes) == 1 for lesson in lessons)}
-    void = list(chain.from_iterable(lesson.void for lesson in lessons))
-    left_out = list(chain.from_iterable(lesson.left_out for lesson in lessons))
+    found = {"groups/alone": fmean(len(lesson.graded) == 1 for lesson in lessons)}
+    graded = [each for lesson in lessons for each in lesson.graded]
     if selection.mask_void_turns:
-        found["selection/void"] = sum(void) / max(1, len(void))
+        found["selection/void"] = sum(each.void for each in graded) / max(1, len(graded))
     if selection.keep:
-        found["selection/left_out"] = sum(left_out) / max(1, len(left_out))
+        found["selection/left_out"] = sum(each.left_out for each in graded) / max(1, len(graded))
     return found
 
 
 def _attempts(
-    group: Group, reward: RewardSettings, judged: Mapping[str, Sequence[float]] | None
+    group: Group,
+    reward: RewardSettings,
+    judged: Mapping[str, Sequence[float]] | None,
+    selection: SelectionSettings,
 ) -> list[Attempt]:
     rewards = score_group(group, reward, judged)
     return [
-        Attempt(group=group.id, episode=episode, reward=each)
+        Attempt(
+            group=group.id,
+            episode=episode,
+            reward=each,
+            void=selection.mask_void_turns and is_void(episode),
+        )
         for episode, each in zip(group.measured, rewards, strict=True)
     ]
 
@@ -168,8 +181,11 @@ def _paying(
 
 
 def _kept(attempts: Sequence[Attempt], selection: SelectionSettings) -> list[bool]:
-    episodes = [attempt.episode for attempt in attempts]
-    places = set(select(episodes, [attempt.total for attempt in attempts], selection))
+    """Of each attempt, whether it is compared: its reward is known, and the recipe keeps it."""
+    known = [place for place, attempt in enumerate(attempts) if attempt.known]
+    episodes = [attempts[place].episode for place in known]
+    chosen = select(episodes, [attempts[place].total for place in known], selection)
+    places = {known[place] for place in chosen}
     return [place in places for place in range(len(attempts))]
 
 

@@ -36,8 +36,9 @@ def prefix_breaks(episode: Episode) -> int:
 
 def summarise_lessons(lessons: Sequence[Lesson]) -> dict[str, float]:
     """Rewards by component, and how many groups had something to compare."""
-    rewards = [reward for lesson in lessons for reward in lesson.rewards]
-    right = [episode.right for lesson in lessons for episode in lesson.episodes]
+    graded = [each for lesson in lessons for each in lesson.graded]
+    rewards = [each.reward for each in graded]
+    right = [each.episode.right for each in graded]
     if not rewards:
         return {}
     components = component_figures(rewards, right)
@@ -55,7 +56,7 @@ def _weight_version(episode: Episode) -> int:
 
 
 def _all_right(lesson: Lesson) -> bool:
-    return bool(lesson.episodes) and all(episode.right for episode in lesson.episodes)
+    return bool(lesson.graded) and all(each.episode.right for each in lesson.graded)
 
 
 def _tool_use(episodes: Sequence[Episode]) -> dict[str, float]:

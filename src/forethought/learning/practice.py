@@ -1,7 +1,8 @@
 """A round's attempts, and what they are worth."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Protocol
 
 from forethought.agents.groups import Flow, attempt_groups, refuse_unmeasured
@@ -9,9 +10,26 @@ from forethought.agents.protocol import Solver
 from forethought.core.errors import RecipeError
 from forethought.core.problem import Problem
 from forethought.core.trajectory import Group
+from forethought.journal.protocol import StageJournal
 from forethought.learning.agreement import refuse_other_temperature, refuse_prefix_breaks
 from forethought.learning.keeping import Companion
 from forethought.learning.rl_settings import RLSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idle:
+    """Too many rounds in a row without an update; none where there were fewer.
+
+    Of each, the share of attempts that were right and of groups that differ within.
+    """
+
+    accuracies: tuple[float, ...] = ()
+    informative: tuple[float, ...] = ()
+
+    @property
+    def mastered(self) -> bool:
+        """Whether nothing was left to learn: every attempt of these rounds was right."""
+        return bool(self.accuracies) and min(self.accuracies) == 1.0
 
 
 class Curriculum(Companion, Protocol):
@@ -84,6 +102,44 @@ def refuse_round(groups: Sequence[Group], settings: RLSettings, temperature: flo
     if settings.needs_critic:
         _refuse_parts(groups)
     refuse_other_temperature(groups, temperature)
+
+
+def idle_rounds(journal: StageJournal, step: int, report: Mapping[str, float], most: int) -> Idle:
+    """The last `most` rounds, of which `step` with its report is one, if none had an update."""
+    if not most or report["updates"]:
+        return Idle()
+
+    def told(metric: str, otherwise: float) -> tuple[float, ...]:
+        found = {**dict(journal.series(metric)), step: report.get(metric, otherwise)}
+        return tuple(found.get(one, otherwise) for one in range(step - most + 1, step + 1))
+
+    if any(told("updates", 1.0)):
+        return Idle()
+    return Idle(accuracies=told("accuracy", 0.0), informative=told("groups/informative", 0.0))
+
+
+def refuse_idle(idle: Idle, step: int, settings: RLSettings) -> None:
+    """Raise `RecipeError` for rounds that taught nothing, though not every attempt was right."""
+    if not idle.accuracies or idle.mastered:
+        return
+    right = fmean(idle.accuracies)
+    remedy = (
+        f"in no group did any that is trained earn more than another. Take "
+        f"{'harder' if right > 0.5 else 'easier'} problems, more attempts at each "
+        f"(rl.group_size = {settings.group_size}), or more draws of problems in a round "
+        f"(rl.selection.draws = {settings.selection.draws})"
+    )
+    if any(idle.informative):
+        remedy = (
+            "where they earned more than others, no token counts: widen what "
+            "rl.off_policy.correction leaves"
+        )
+    raise RecipeError(
+        f"rl: rounds {step + 1 - len(idle.accuracies)} to {step} taught nothing "
+        f"(rl.limits.rounds_without_update = {len(idle.accuracies)}): {right:.0%} of their "
+        f"attempts were right, and {remedy}. The same command with a higher limit, or with 0, "
+        "goes on: what was learnt is kept"
+    )
 
 
 def _refuse_parts(groups: Sequence[Group]) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings
@@ -26,13 +26,16 @@ class RLCheckpointSettings(Settings):
 
 
 class RLLimitSettings(Settings):
-    """What share of a round's attempts may go wrong before the run stops."""
+    """What may go wrong before the run stops."""
 
     not_measured: float = Field(default=0.1, ge=0, le=1)
     """Share of a round's attempts that may be not measured."""
     prefix_breaks: float = Field(default=1.0, ge=0, le=1)
     """Share of a round's attempts whose prompt may once not extend what was said before (as with
     `sampling.thinking = "strip"`); 1: no limit."""
+    rounds_without_update: NonNegativeInt = 10
+    """Rounds in a row that may pass without an update, all of their groups being right or wrong
+    throughout. Where every attempt was right, the stage then ends, done; 0: no limit."""
 
 
 class RLOptimizerSettings(OptimizerSettings):

@@ -1,6 +1,7 @@
 """What a folder was when it was written: the size and the digest of each file, in `files.json`.
 
-A folder of an earlier version has no such record; there the files must at least open.
+Whether that is what was in memory `altered` tells, while both are there. A folder of an earlier
+version has no such record; there the files must at least open.
 """
 
 # The library underneath is typed in part.
@@ -8,10 +9,19 @@ A folder of an earlier version has no such record; there the files must at least
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+Contents = Mapping[str, Mapping[str, Tensor]]
+"""Tensors by name, as they are in memory, by the pattern of the files that they were written to.
+
+Of tensors that share their numbers, a file may hold one alone.
+"""
 
 RECORD = "files.json"
 _ALGORITHM = "blake2b"
@@ -57,6 +67,28 @@ def unreadable(folder: Path) -> str | None:
         except (ValueError, SafetensorError) as error:
             return f"{path.name} cannot be read ({error})"
     return None
+
+
+def altered(folder: Path, contents: Contents) -> str | None:
+    """Which tensor that was read back is not the one in memory to the bit; None when all are.
+
+    One tensor at a time is held twice.
+    """
+    for pattern, held in contents.items():
+        for path in sorted(folder.glob(pattern)):
+            with safe_open(path, framework="pt") as file:
+                for name in file.keys():  # noqa: SIM118 (it is no mapping)
+                    if name not in held or not _same(file.get_tensor(name), held[name]):
+                        return f"{path.name} holds another {name} than was written"
+    return None
+
+
+def _same(read: Tensor, held: Tensor) -> bool:
+    """Whether two tensors are the same bytes; NaN is like any other number here."""
+    if (read.shape, read.dtype) != (held.shape, held.dtype):
+        return False
+    one, other = (each.detach().cpu().contiguous().flatten() for each in (read, held))
+    return torch.equal(one.view(torch.uint8), other.view(torch.uint8))
 
 
 def _file_fault(path: Path, written: dict[str, Any]) -> str | None:

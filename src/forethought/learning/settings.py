@@ -76,7 +76,8 @@ class ComputeSettings(Settings):
     gradient_checkpointing: bool = False
     """Keep one hidden state a layer for the way back, and compute the rest of it again."""
     deterministic: bool = True
-    """Turns begin in rounds, whatever their tools took: equal runs are equal to the bit."""
+    """Turns begin in rounds, whatever their tools took: equal runs on one machine are equal to the
+    bit, if they have as many `workers` (`auto` may find another number in another run)."""
     at_once: PositiveInt = 128
     """Episodes open at the same time."""
 

@@ -13,8 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-STREAMS = ("advantages_BT", "old_logprobs_BT", "weights_BT", "ref_logprobs_BT", "turns_BT")
-"""What has the mask's shape."""
+NUMBERS = ("advantages_BT", "old_logprobs_BT", "weights_BT", "ref_logprobs_BT")
+"""What holds a real number a token."""
+
+PRECISE = (torch.float32, torch.float64)
+"""In narrower types a ratio of probabilities is hardly told from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +52,15 @@ class Streams:
             )
         if self.turns_BT is not None and self.turns_BT.dtype is not torch.int64:
             raise ValueError(f"turns_BT must be a tensor of int64, got {self.turns_BT.dtype}")
-        for name in STREAMS:
+        for name in (*NUMBERS, "turns_BT"):
             stream: Tensor | None = getattr(self, name)
             if stream is None:
                 continue
+            if name in NUMBERS and stream.dtype not in PRECISE:
+                raise ValueError(
+                    f"{name} must be a tensor of float32 or float64, got {stream.dtype}: convert "
+                    "what it was computed from"
+                )
             if stream.shape != self.mask_BT.shape:
                 raise ValueError(
                     f"{name} must have the mask's shape {tuple(self.mask_BT.shape)}, got "

@@ -28,6 +28,9 @@ class SamplingSettings(Settings):
     thinking: ThinkingHistory = "keep"
     """Whether the model sees its earlier thinking again. `strip` repeats the conversation without
     it, in a row of its own, after each turn that thought: take it for models made that way."""
+    reply_tokens: int = Field(default=0, ge=0)
+    """Tokens that one tool reply may take in a local model's context, its frame included; of more,
+    the beginning and the end. 0: a quarter of the context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,15 +19,20 @@ from forethought.core.randomness import RolloutKey
 from forethought.core.trajectory import Finish, Tokens
 from forethought.policy.formats import ChatFormat, stripped_history
 from forethought.policy.protocol import Sampler, SamplingSettings, Seat, Spoken
+from forethought.policy.replies import shortened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenPolicy:
-    """A model behind a token sampler, speaking through a chat format."""
+    """A model behind a token sampler, speaking through a chat format.
+
+    One tool reply takes at most `reply_tokens` of its context; None: any number.
+    """
 
     sampler: Sampler
     format: ChatFormat
     settings: SamplingSettings
+    reply_tokens: int | None = None
 
     def open(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], key: RolloutKey
@@ -106,13 +111,17 @@ class TokenConversation:
         )
 
     async def hear(self, replies: Sequence[ToolReply]) -> None:
-        """Append the replies, encoded once; or begin a new segment that forgets the thinking."""
-        self._messages.extend(replies)
+        """Append the replies, encoded once; or begin a new segment that forgets the thinking.
+
+        Of a reply that takes too many tokens, the two ends.
+        """
+        seen = shortened(self.policy.format, replies, self.policy.reply_tokens)
+        self._messages.extend(seen)
         if self._thought and self._strips:
             self._closed.append(Tokens.join(self._parts))
             self._parts = [self._written()]
         else:
-            self._parts.append(Tokens.given(self.policy.format.hear(replies)))
+            self._parts.append(Tokens.given(self.policy.format.hear(seen)))
 
     @property
     def _strips(self) -> bool:

@@ -18,7 +18,7 @@ class BoxedGrader:
         """Right, wrong with the reason, or not measured when the attempt failed."""
         if trajectory.stop is Stop.FAILED:
             return Verdict.not_measured(trajectory.error or "the attempt failed")
-        answer = _final_answer(trajectory)
+        answer = boxed_answer(final_text(trajectory))
         if answer is None:
             return Verdict.wrong(why=f"no final answer in \\boxed{{}} ({trajectory.stop})")
         if same_value(answer, problem.answer):
@@ -26,8 +26,9 @@ class BoxedGrader:
         return Verdict.wrong(answer=answer, why=f"{answer} is not {problem.answer}")
 
 
-def _final_answer(trajectory: Trajectory) -> str | None:
+def final_text(trajectory: Trajectory) -> str:
+    """The text of the policy's final message; "" where it has none, or it still calls a tool."""
     if not trajectory.turns:
-        return None
+        return ""
     message = trajectory.turns[-1].message
-    return None if message.calls else boxed_answer(message.text)
+    return "" if message.calls else message.text

@@ -28,7 +28,7 @@ def read_code(arguments: str) -> str:
     code = given["code"]
     if not isinstance(code, str):
         raise ArgumentError(_wrong(f'"code" is {_named(code)}', arguments))
-    return _checked(code)
+    return checked_code(code)
 
 
 def _parse(arguments: str) -> Any:
@@ -38,7 +38,8 @@ def _parse(arguments: str) -> Any:
         raise ArgumentError(_wrong(f"this is not JSON: {error}", arguments)) from error
 
 
-def _checked(code: str) -> str:
+def checked_code(code: str) -> str:
+    """The program, if it is text that can be run. Raises `ArgumentError`."""
     if "\0" in code:
         raise ArgumentError("The program contains a NUL character.")
     try:

@@ -8,6 +8,7 @@ from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
+from forethought.core.excerpt import cut
 from forethought.core.messages import ToolCall, ToolReply, ToolSpec, ToolStatus
 from forethought.tools.arguments import ArgumentError, read_code
 from forethought.tools.protocol import Tools
@@ -17,7 +18,7 @@ from forethought.tools.sandbox.outcome import Kind, Outcome
 from forethought.tools.sandbox.pool import Session
 from forethought.tools.sandbox.server import start_server
 from forethought.tools.sandbox.tiers import Opened, open_backend
-from forethought.tools.sandbox.wording import cut, worded
+from forethought.tools.sandbox.wording import worded
 from forethought.tools.settings import PythonSettings
 
 _LOG = logging.getLogger("forethought.tools")

@@ -25,8 +25,8 @@ class PythonSettings(Settings):
     """Modules imported once, before programs start."""
     state: Literal["stateless", "session"] = "stateless"
     """Whether programs of one attempt share an interpreter and its variables."""
-    max_sessions: Annotated[int, Field(ge=1, le=200)] = 64
-    """Sessions open at once at most."""
+    max_sessions: Annotated[int, Field(ge=1, le=200)] = 128
+    """Sessions open at once at most; no fewer than the attempts that are (`compute.at_once`)."""
     session_idle_seconds: Annotated[float, Field(ge=0.1, le=86_400)] = 1800.0
     """Time after which a session that nobody uses is ended."""
     servers: Annotated[int, Field(ge=1, le=64)] = 2

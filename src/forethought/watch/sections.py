@@ -14,6 +14,7 @@ from forethought.watch.phases import Phase, ending, read_phases
 from forethought.watch.plots import curve, histogram
 
 _SECONDS = "seconds/"
+_REWARD = "reward/mean"
 _DEEDS = {
     "collect": "was given demonstrations, recorded with the real tool",
     "sft": "learnt to imitate demonstrations",
@@ -28,7 +29,7 @@ CURVES = {
         ("pilot/sampled", "Pilot accuracy, sampled"),
     ),
     "rl": (
-        ("reward/mean", "Mean reward"),
+        (_REWARD, "Mean reward"),
         ("accuracy", "Accuracy"),
         ("entropy", "Entropy, nats a token"),
         ("tool/rate", "Attempts with a call"),
@@ -118,14 +119,18 @@ def deeds(run: Run) -> list[Deed]:
 
 
 def chapters(run: Run) -> list[Chapter]:
-    """The series that every reader wants to see, those that there are, by stage."""
+    """The series that every reader wants to see, those that there are, by stage.
+
+    Where a reward has several components that are not always 0, how much of it each makes up is
+    told beside the mean.
+    """
     found = [
         Chapter(
             title=_CHAPTERS.get(_kind(stage.name), ""),
             stage=stage.name,
             curves=tuple(
                 found
-                for metric, title in CURVES.get(_kind(stage.name), ())
+                for metric, title in _drawn(run, stage.name)
                 if (found := _curve(run, stage.name, metric, title)) is not None
             ),
         )
@@ -136,12 +141,12 @@ def chapters(run: Run) -> list[Chapter]:
 
 def other_series(run: Run) -> list[Curve]:
     """All further series, without figures."""
-    drawn = {(kind, metric) for kind, series in CURVES.items() for metric, _ in series}
     return [
         found
         for stage in run.stages()
+        for drawn in [dict(_drawn(run, stage.name))]
         for metric in run.metrics(stage.name)
-        if (_kind(stage.name), metric) not in drawn
+        if metric not in drawn
         and not metric.startswith(_SECONDS)
         and (found := _curve(run, stage.name, metric, "")) is not None
     ]
@@ -175,6 +180,28 @@ def tenths(values: Sequence[float]) -> tuple[float, float] | None:
 def _kind(stage: str) -> str:
     """What a stage does: a stage in parts is called `sft_first`, `eval_before` and so on."""
     return stage.partition("_")[0]
+
+
+def _drawn(run: Run, stage: str) -> list[tuple[str, str]]:
+    """The series of a stage that are drawn, and their titles."""
+    drawn: list[tuple[str, str]] = []
+    for metric, title in CURVES.get(_kind(stage), ()):
+        drawn.append((metric, title))
+        if metric == _REWARD:
+            drawn += _shares(run, stage)
+    return drawn
+
+
+def _shares(run: Run, stage: str) -> list[tuple[str, str]]:
+    """How much of the reward each component makes up; of one alone there is nothing to tell."""
+    found = [
+        (metric, f"Share of the reward: {metric.split('/')[1].replace('_', ' ')}")
+        for metric in run.metrics(stage)
+        if metric.startswith("reward/")
+        and metric.endswith("/share")
+        and any(value > 0 for _, value in run.series(stage, metric))
+    ]
+    return found if len(found) > 1 else []
 
 
 def _curve(run: Run, stage: str, metric: str, title: str) -> Curve | None:

@@ -1,7 +1,8 @@
 """Three attempts worth reading: one that got better, one that recovered, one that failed."""
 
 import json
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -13,7 +14,11 @@ from forethought.watch.attempts import Attempts
 from forethought.watch.evidence import FAILED, read_off, recovered, statuses
 from forethought.watch.exams import percent
 
+Rewards = Mapping[str, Mapping[str, float]]
+"""What attempts earned: each component by name, by the attempt's id."""
+
 _SHOWN = 3000
+_NO_REWARDS: Rewards = {}
 # Characters that a page would drop or obey are shown as pictures of themselves.
 _PICTURES = {
     **{code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"},
@@ -46,7 +51,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One attempt as shown; `limits` says what ended it early, if anything did."""
+    """One attempt as shown; `limits` says what ended it early, if anything did.
+
+    `earned` tells its reward, in all and by component; it is empty of one that was not scored.
+    """
 
     label: str
     outcome: Outcome
@@ -54,6 +62,7 @@ class Side:
     why: str
     limits: str
     tokens: int
+    earned: str
     opening: tuple[Line, ...]
     lines: tuple[Line, ...]
 
@@ -84,23 +93,27 @@ def stories(run: Run, before: Attempts, after: Attempts) -> Reading:
     `after` holds the last exam's attempts, `before` those that it is compared with. Without
     any, the run's latest practice is told.
     """
-    latest = after.episodes or _practice(run)
+    latest, rewards = (after.episodes, _NO_REWARDS) if after.episodes else _practice(run)
     recovery = next((episode for episode in latest if recovered(episode)), None)
-    told = [_improvement(before, after), _recovery(recovery), _failure(latest, after)]
+    told = [
+        _improvement(before, after),
+        _recovery(recovery, rewards),
+        _failure(latest, after, rewards),
+    ]
     return Reading(
         stories=tuple(story for story in told if story is not None),
         no_recovery=_no_recovery(latest) if latest and recovery is None else "",
     )
 
 
-def _practice(run: Run) -> list[Episode]:
-    """The attempts of the last step that kept any, in a run without an exam."""
+def _practice(run: Run) -> tuple[list[Episode], Rewards]:
+    """The attempts of the last step that kept any, in a run without an exam; what they earned."""
     for stage in reversed(run.stages()):
         for step in reversed(run.steps(stage.name)):
             episodes = [one for group in run.groups(stage.name, step) for one in group.episodes]
             if episodes:
-                return episodes
-    return []
+                return episodes, run.rewards(stage.name, step)
+    return [], _NO_REWARDS
 
 
 def _improvement(before: Attempts, after: Attempts) -> Story | None:
@@ -142,13 +155,13 @@ def _pass_rates(attempts: Attempts) -> dict[str, float]:
     }
 
 
-def _recovery(episode: Episode | None) -> Story | None:
+def _recovery(episode: Episode | None, rewards: Rewards) -> Story | None:
     if episode is None:
         return None
     remark = (
         "A call failed; a changed one went well, and what it printed is the right answer given."
     )
-    return _story("Recovered from an error", remark, [("", episode)])
+    return _story("Recovered from an error", remark, [("", episode)], rewards)
 
 
 def _no_recovery(episodes: Sequence[Episode]) -> str:
@@ -163,7 +176,7 @@ def _no_recovery(episodes: Sequence[Episode]) -> str:
     )
 
 
-def _failure(episodes: Iterable[Episode], after: Attempts) -> Story | None:
+def _failure(episodes: Iterable[Episode], after: Attempts, rewards: Rewards) -> Story | None:
     """A wrong attempt, at the problem that is solved least; best one that called."""
     wrong = [episode for episode in episodes if episode.measured and not episode.right]
     if not wrong:
@@ -176,10 +189,15 @@ def _failure(episodes: Iterable[Episode], after: Attempts) -> Story | None:
         if rate is None
         else f"A wrong attempt; of the sampled attempts at its problem, {percent(rate)} were right."
     )
-    return _story("Still wrong", remark, [("", chosen)])
+    return _story("Still wrong", remark, [("", chosen)], rewards)
 
 
-def _story(title: str, remark: str, attempts: Sequence[tuple[str, Episode]]) -> Story:
+def _story(
+    title: str,
+    remark: str,
+    attempts: Sequence[tuple[str, Episode]],
+    rewards: Rewards = _NO_REWARDS,
+) -> Story:
     problem = attempts[0][1].problem
     return Story(
         title=title,
@@ -187,11 +205,11 @@ def _story(title: str, remark: str, attempts: Sequence[tuple[str, Episode]]) -> 
         prompt=shown(problem.prompt),
         answer=shown(problem.answer),
         domain=problem.domain,
-        sides=tuple(_side(label, episode) for label, episode in attempts),
+        sides=tuple(_side(label, episode, rewards.get(episode.id)) for label, episode in attempts),
     )
 
 
-def _side(label: str, episode: Episode) -> Side:
+def _side(label: str, episode: Episode, components: Mapping[str, float] | None) -> Side:
     told, verdict = episode.trajectories, episode.verdict
     return Side(
         label=label,
@@ -200,9 +218,24 @@ def _side(label: str, episode: Episode) -> Side:
         why=shown(verdict.why),
         limits=", ".join(_limit(one) for one in told if one.stop is not Stop.ANSWERED),
         tokens=sum(trajectory.sampled_tokens for trajectory in told),
+        earned="" if components is None else told_reward(components),
         opening=tuple(_line(message) for one in told for message in one.opening),
         lines=tuple(_line(m) for one in told for m in one.messages[len(one.opening) :]),
     )
+
+
+def told_reward(components: Mapping[str, float]) -> str:
+    """A reward in words, in all and by component.
+
+    >>> told_reward({"outcome": 1.0, "tool_bonus": 0.25}), told_reward({"judge": math.nan})
+    ('1.25: outcome 1, tool bonus 0.25', 'not known: judge not known')
+    """
+    parts = (f"{name.replace('_', ' ')} {_amount(one)}" for name, one in components.items())
+    return f"{_amount(sum(components.values()))}: {', '.join(parts)}"
+
+
+def _amount(value: float) -> str:
+    return "not known" if math.isnan(value) else format(value, ".3g")
 
 
 def _limit(trajectory: Trajectory) -> str:

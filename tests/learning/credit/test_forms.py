@@ -219,12 +219,11 @@ def test_a_state_that_was_met_once_says_nothing_whatever_an_attempt_alone_is_wor
     assert alone.turns == approx((1.5, 1.5))
 
 
-@pytest.mark.parametrize("type", ["outcome", "merged"])
-def test_pass_at_k_is_credited_by_verdicts(type):
+def test_pass_at_k_is_credited_by_verdicts():
     paid = attempt((0.0,), last=0.2)
     wrong = replace(paid, episode=replace(paid.episode, verdict=MARKS["-"]))
     late = attempt((0.0,), last=0.0)
-    found = credited(type, [wrong, late], AdvantageSettings(kind="passk", k=1))
+    found = credited("outcome", [wrong, late], AdvantageSettings(kind="passk", k=1))
     assert [each.whole for each in found] == approx([-1.0, 1.0], rel=1e-5)
 
 
@@ -247,6 +246,14 @@ def test_the_whole_is_the_mean_over_tokens():
     assert Credit.of_turns((), ()).whole == 0.0
     assert Credit.of_turns((1.0, -1.0), (1, 1)).teaches
     assert not Credit.of_turns((0.0, 0.0), (1, 1)).teaches
+
+
+@pytest.mark.parametrize("type", [type for type in CREDITS if type != "gae"])
+@pytest.mark.parametrize("total", [-1.4, 0.7, -0.8])
+def test_equal_attempts_are_credited_with_exactly_nothing_however_sums_round(type, total):
+    attempts = [attempt((0.1, 0.2), last=total - 0.3) for _ in range(7)]
+    found = credited(type, [*attempts, attempt((0.2, 0.1), last=total - 0.3, group="other")])
+    assert not any(each.teaches for each in found)
 
 
 @quick

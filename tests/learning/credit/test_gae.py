@@ -16,15 +16,22 @@ def golden(name):
 
 
 PPO, PLUS = golden("09_turn_level")["mt_ppo"], golden("08_reinforcepp_rloo")
+PRECISIONS = [torch.float64, torch.float32]
 VALUES, EARNED = PPO["values"], PPO["token_reward_eq9"]
 
 
-def table(rows):
-    return torch.tensor(rows, dtype=torch.float64)
+def table(rows, dtype=torch.float64):
+    return torch.tensor(rows, dtype=dtype)
 
 
-def same(found, expected, tolerance=1e-10):
-    torch.testing.assert_close(found, table(expected), rtol=0, atol=tolerance)
+def same(found, expected):
+    """Within the file's tolerance; in single precision within 1e-6 of the largest expected value.
+
+    That is the precision in which a critic's returns and advantages are computed.
+    """
+    expected = table(expected, found.dtype)
+    limit = 1e-10 if found.dtype is torch.float64 else 1e-6 * expected.abs().max().item()
+    torch.testing.assert_close(found, expected, rtol=0, atol=limit)
 
 
 MASK = table(PPO["response_mask"]).bool()
@@ -35,25 +42,30 @@ def rewards_at_ends(rewards_BK, turns_BT):
     return at_turn_ends(rewards_BK.gather(1, turns_BT.clamp(min=0)), turns_BT)
 
 
+@pytest.mark.parametrize("dtype", PRECISIONS)
 @pytest.mark.parametrize("name", PPO["cases"])
-def test_advantages_returns_and_whitening_meet_the_worked_numbers(name):
+def test_advantages_returns_and_whitening_meet_the_worked_numbers(name, dtype):
     discount, trace = (float(each) for each in name.removeprefix("gamma").split("_lam"))
     case = PPO["cases"][name]
-    advantages, returns = gae(table(EARNED), table(VALUES), MASK, discount, trace)
+    earned, values = table(EARNED, dtype), table(VALUES, dtype)
+    advantages, returns = gae(earned, values, MASK, discount, trace)
+    assert advantages.dtype is returns.dtype is dtype
     same(advantages, case["advantages_raw"])
     same(returns, case["returns"])
     same(whiten(advantages, MASK), case["whitened"])
 
 
-def test_the_loss_of_a_critic_meets_the_worked_number_and_pulls_values_to_returns():
+@pytest.mark.parametrize("dtype", PRECISIONS)
+def test_the_loss_of_a_critic_meets_the_worked_number_and_pulls_values_to_returns(dtype):
     case = PPO["value_loss"]
-    values = table(case["vpred"]).requires_grad_()
-    loss = value_loss(values, table(VALUES), table(case["returns"]), MASK, case["clip"])
-    assert loss.item() == pytest.approx(case["loss"], abs=1e-10)
+    old, returns = table(VALUES, dtype), table(case["returns"], dtype)
+    values = table(case["vpred"], dtype).requires_grad_()
+    loss = value_loss(values, old, returns, MASK, case["clip"])
+    same(loss.detach(), case["loss"])
     loss.backward()
     assert (values.grad[~MASK] == 0).all()
-    assert (values.grad * (values - table(case["returns"])) >= 0).all()
-    none = value_loss(values, table(VALUES), table(case["returns"]), MASK & False, 0.5)
+    assert (values.grad * (values - returns) >= 0).all()
+    none = value_loss(values, old, returns, MASK & False, 0.5)
     assert none.item() == 0.0
     assert none.requires_grad
 
@@ -72,23 +84,35 @@ def test_rewards_of_turns_come_at_the_last_token_that_was_sampled_in_each():
     assert (found[turns < 0] == 0).all()
 
 
-def test_returns_over_policy_tokens_meet_the_worked_numbers():
+@pytest.mark.parametrize("dtype", PRECISIONS)
+def test_returns_over_policy_tokens_meet_the_worked_numbers(dtype):
     gap = PLUS["expected"]["discounted_return_with_observation_gap"]
     mask = table([gap["mask"]]).bool()
-    same(returns_to_go(table([gap["reward"]]), mask, gap["gamma"]), [gap["returns"]])
+    same(returns_to_go(table([gap["reward"]], dtype), mask, gap["gamma"]), [gap["returns"]])
     inputs, expected = PLUS["inputs"], PLUS["expected"]
     mask = table(inputs["response_mask"]).bool()
-    drift = table(inputs["old_logp"]) - table(inputs["ref_logp"])
+    drift = table(inputs["old_logp"], dtype) - table(inputs["ref_logp"], dtype)
     penalty = torch.where(mask, -PLUS["config"]["kl_beta"] * drift, 0.0)
     turns = torch.where(mask, 0, -1)
     turns = torch.where(turns >= 0, (mask.cumsum(1) == mask.sum(1, keepdim=True)).long(), -1)
-    ends = rewards_at_ends(torch.stack([torch.zeros(8), torch.tensor(inputs["reward"])], 1), turns)
+    earned = torch.stack([torch.zeros(8, dtype=dtype), table(inputs["reward"], dtype)], 1)
+    ends = rewards_at_ends(earned, turns)
     rewards = penalty + ends
     same(rewards, expected["token_reward"])
     returns = returns_to_go(rewards, mask, PLUS["config"]["gamma"])
     same(returns, expected["returns"])
     same(whiten(returns, mask), expected["adv_whiten_ddof1_eps1e8"])
     same(whiten(returns, mask, ddof=0), expected["adv_whiten_ddof0"])
+
+
+@pytest.mark.parametrize("value", [-1.4, 0.7, -0.8])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_equal_values_are_whitened_to_exactly_nothing(value, dtype):
+    values = torch.full((3, 7), value, dtype=dtype)
+    for count in (7, 10, 21):
+        mask = (torch.arange(21) < count).view(3, 7)
+        assert not whiten(values, mask).any()
+        assert whiten(values, mask).dtype is dtype
 
 
 def test_too_few_tokens_are_not_whitened():

@@ -137,7 +137,11 @@ def test_ascent_ends_at_the_best_number_of_turns_or_beyond_it():
     assert all(later > before + 0.03 for before, later in pairwise(ends))
 
 
-def test_equal_outcomes_teach_nothing_unless_all_are_the_baseline():
-    attempts = [attempt((0.0,) * turns, last=-1.0) for turns in (1, 3, 2, 3)]
+@pytest.mark.parametrize("outcome", [-1.0, -1.4, 0.7, -0.8])
+def test_equal_outcomes_teach_nothing_unless_all_are_the_baseline(outcome):
+    turns = (3, 2, 2, 2, 2, 2, 1, 1)
+    attempts = [attempt((0.0,) * each, last=outcome) for each in turns]
     assert all(value == 0.0 for turns in turn_rloo(attempts, 1.0, "reached") for value in turns)
     assert any(value != 0.0 for turns in turn_rloo(attempts, 1.0, "all") for value in turns)
+    alike = [attempt((0.0, 0.1), last=outcome) for _ in range(7)]
+    assert turn_rloo(alike, 1.0, "all") == [(0.0, 0.0)] * 7

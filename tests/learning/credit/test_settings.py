@@ -1,9 +1,12 @@
 """What a recipe may ask of credit and selection, and what it is refused."""
 
+from typing import get_args
+
 import pytest
 
 from forethought.core.errors import RecipeError
-from forethought.learning.credit.settings import CreditSettings
+from forethought.learning.advantage import AdvantageName
+from forethought.learning.credit.settings import COMPARED_BY, CreditSettings
 from forethought.learning.rl_settings import RLSettings
 
 
@@ -51,7 +54,15 @@ def test_a_setting_of_another_type_is_refused(credit, message):
         ),
         (
             {"credit": {"type": "gigpo", "advantage": {"kind": "opo"}}},
-            r'kind = "opo".*"gigpo" compares turns by one of grpo, dr_grpo',
+            r'kind = "opo".*"gigpo" compares by one of grpo, dr_grpo',
+        ),
+        (
+            {"credit": {"type": "merged", "advantage": {"kind": "gdpo"}}},
+            r'kind = "gdpo".*"merged" compares by one of grpo, .*; use one of these, or .*outcome',
+        ),
+        (
+            {"credit": {"type": "merged", "advantage": {"kind": "passk", "k": 2}}},
+            r'kind = "passk".*"merged" compares by one of grpo, .*; use one of these, or .*outcome',
         ),
         (
             {"credit": {"advantage": {"kind": "passk", "k": 4}}},
@@ -99,3 +110,10 @@ def test_a_coefficient_that_would_follow_faster_than_rounds_come_is_refused():
 def test_a_selection_with_room_for_one_kind_alone_is_refused():
     with pytest.raises(RecipeError, match=r"keep_wrong = 0 leave room for one kind alone"):
         learning(selection={"keep": 2, "keep_right": 2, "keep_wrong": 0})
+
+
+def test_merged_allows_every_comparison_of_one_number_an_attempt():
+    allowed = set(get_args(AdvantageName)) - {"gdpo", "passk"}
+    for kind in allowed:
+        learning(credit={"type": "merged", "advantage": {"kind": kind}})
+    assert set(COMPARED_BY["merged"]) == allowed

@@ -14,8 +14,8 @@ from forethought.core.problem import Problem
 from forethought.core.verdict import Verdict
 from forethought.learning.rewards import RewardSettings, score_episode, score_group
 from forethought.learning.rewards.calls import unmended
+from forethought.learning.rewards.component import Component, bounded
 from forethought.learning.rewards.outcome import outcome_gap, search_outcome
-from forethought.learning.rewards.part import Part, bounded
 from forethought.learning.rewards.turns import retrieval
 from learning.rewards.attempts import (
     PROBLEM,
@@ -285,7 +285,7 @@ def test_parts_that_exceed_their_bound_shrink_alike_by_turn_and_altogether():
 
 
 def test_turns_that_cancel_each_other_out_do_not_pass_the_bound():
-    loud = Part.of_turns("a", (3.0, -3.0), 1.0)
+    loud = Component.of_turns("a", (3.0, -3.0), 1.0)
     (found,) = bounded([loud], 0.6)
     assert found.by_turn == approx((0.3, -0.3))
 

@@ -51,7 +51,7 @@ def test_an_attempt_whose_grading_broke_is_left_out_and_not_scored_as_wrong():
     assert (broken.measured, "ConnectionError" in broken.verdict.why) == (False, True)
     whole, found = CreditSettings(advantage=AdvantageSettings(kind="dr_grpo")), summarise(groups)
     (lesson,) = score(groups, RewardSettings(variant="outcome"), whole)
-    assert [each.total for each in lesson.rewards] == [1.0, -1.0, 1.0]
+    assert [each.reward.total for each in lesson.graded] == [1.0, -1.0, 1.0]
     assert lesson.advantages == approx((2 / 3, -4 / 3, 2 / 3))
     assert assemble([lesson]).ids_BT.shape[0] == 3
     assert (found["attempts/not_measured"], found["accuracy"]) == (0.25, approx(2 / 3))
@@ -116,7 +116,7 @@ def test_a_boxed_answer_that_a_tool_printed_is_nobodys_answer():
         id="p/1", problem=problem, trajectories=(side,), verdict=Verdict.right("42")
     )
     (lesson,) = score([group(wrong, right)], RewardSettings())
-    assert [each.total for each in lesson.rewards] == [-0.9, 1.0]
+    assert [each.reward.total for each in lesson.graded] == [-0.9, 1.0]
     credit = assemble([lesson]).advantages_BT
     assert (credit != 0).tolist()[0] == [False, False, True, True, *[False] * 3, True, False]
 

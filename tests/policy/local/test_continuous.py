@@ -307,15 +307,6 @@ def test_a_history_that_was_rewritten_is_read_again_from_where_it_differs(infere
     assert second.ids == afresh.ids
 
 
-def test_another_model_remembers_nothing_of_a_seat(inference):
-    speaker = inference()
-    for version in (0, 1):
-        batch = ContinuousBatch(speaker, version)
-        batch.admit(1, request())
-        finish(batch)
-    assert speaker.pieces == [2, 2]
-
-
 def test_rows_may_join_and_leave_at_any_token(inference):
     alone = {n: said(inference(), [request(PROMPTS[n % 3], seed=n)])[0] for n in range(6)}
     batch = ContinuousBatch(inference(), 0)
@@ -342,6 +333,47 @@ def test_a_conversation_that_is_given_up_leaves_the_others_as_they_were(inferenc
     heard = finish(batch)
     assert sorted(heard) == [1, 2]
     assert heard[2].ids == alone.ids
+
+
+def test_an_opening_that_was_given_up_is_read_no_further_until_it_is_asked_for_again(inference):
+    speaker = inference()
+    batch = ContinuousBatch(speaker, 0, read_at_once=10)
+    batch.admit(1, request(range(VOCABULARY)))
+    batch.step()
+    batch.forget(1)
+    assert not batch.busy
+    batch.admit(2, request(PROMPTS[1]))
+    finish(batch)
+    assert speaker.pieces == [10, 6]
+    batch.admit(3, request(range(VOCABULARY), seed=4))
+    again = finish(batch)[3]
+    assert speaker.pieces == [10, 6, 10, VOCABULARY - 1 - 20]
+    (afresh,) = said(inference(), [request(range(VOCABULARY), seed=4)])
+    assert again.ids == afresh.ids
+
+
+def test_what_was_said_to_a_conversation_that_was_given_up_is_not_read(inference):
+    speaker = inference()
+    batch = ContinuousBatch(speaker, 0, read_at_once=10)
+    batch.admit(1, request())
+    first = finish(batch)[1]
+    batch.admit(1, request((*PROMPTS[0], *first.ids, *range(25))))
+    batch.step()
+    batch.forget(1)
+    assert not batch.busy
+    assert speaker.pieces == [2, 10]
+
+
+def test_an_opening_that_was_given_up_may_be_forgotten(inference):
+    speaker = inference()
+    batch = ContinuousBatch(speaker, 0, read_at_once=10, openings_kept=7)
+    batch.admit(1, request(range(VOCABULARY)))
+    batch.step()
+    batch.forget(1)
+    for seat, prompt in ((2, PROMPTS[0]), (3, range(VOCABULARY))):
+        batch.admit(seat, request(prompt))
+        finish(batch)
+    assert speaker.pieces == [10, 2, 10, 10, VOCABULARY - 1 - 20]
 
 
 def test_long_openings_are_read_in_portions_and_come_out_alike(inference):

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import time
+from queue import SimpleQueue
 
 import psutil
 import pytest
@@ -287,6 +288,46 @@ def test_a_frozen_reference_reaches_the_workers():
         assert theirs == network(seed=1).model.embed_tokens.weight.tolist()
     finally:
         crew.close()
+
+
+def interrupts(replica, who, port):
+    """Ctrl-C for that process, and work that goes on until it is put away."""
+    os.kill(who, signal.SIGINT)
+    for _ in range(300):
+        port.heard()
+        time.sleep(0.01)
+
+
+def test_who_waits_for_a_crew_is_interrupted_at_once_though_an_event_loop_runs(crew):
+    went_on = []
+
+    async def wait():
+        crew.run_now(interrupts, [os.getpid()])
+        went_on.append(True)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(wait())
+    assert went_on == []
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_closing_ends_a_job_that_was_waited_for_at_its_next_look():
+    ended = SimpleQueue()
+
+    def job(replica, payload, port):
+        try:
+            interrupts(replica, payload, port)
+        except PolicyError as error:
+            ended.put(str(error))
+        else:
+            ended.put("at its own end")
+
+    crew = LocalCrew(network())
+    with pytest.raises(KeyboardInterrupt):
+        crew.run_now(job, [os.getpid()])
+    crew.close()
+    assert "put away" in ended.get()
 
 
 def hears_once(replica, payload, port):

@@ -6,19 +6,23 @@ import json
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, GenerationConfig
 
 from forethought.core.errors import RecipeError
 from forethought.core.messages import User
 from forethought.policy.local.crew import LocalCrew
 from forethought.policy.local.decoder import Decoder
+from forethought.policy.local.linear import Arithmetic
 from forethought.policy.local.models import (
     fresh_model,
     fresh_parameters,
     load_local,
+    merged,
     sampling_defaults,
     with_adapters,
 )
+from forethought.policy.local.packed import Effort, packed_hidden
+from forethought.policy.local.packing import pack
 from forethought.policy.local.replica import trained_parameters
 from forethought.policy.local.sampler import LocalSampler
 from forethought.policy.local.settings import FreshModel
@@ -195,13 +199,81 @@ def test_adapters_are_loaded_in_place(adapted, tmp_path):
     assert same_weights(weights(adapted.network), expected)
 
 
-def test_adapted_logits_are_those_of_the_merged_model_and_not_of_the_base(adapted):
-    apart = logits(adapted)
+@torch.no_grad()
+def packed_logits(model):
+    """What training computes: logits [T, V] after each of `IDS`."""
+    decoder, packing = Decoder(model.network), pack(IDS.tolist())
+    effort = Effort(arithmetic=Arithmetic(dtype=torch.float32))
+    return decoder.head(packed_hidden(decoder, packing, packing.place_BT[0], effort))
+
+
+def sampled_turn(model, settings, prompt=(1, 2, 3), seed=7):
+    """What the sampler says after a prompt."""
+
+    async def run():
+        seat = LocalSampler(crew=LocalCrew(model.network)).sit()
+        return await seat.sample(prompt, (), settings, seed)
+
+    return asyncio.run(run())
+
+
+@torch.no_grad()
+def test_a_merged_folder_says_elsewhere_what_training_and_sampling_compute(adapted, tmp_path):
     base = load_local(adapted.network.peft_config["default"].base_model_name_or_path)
-    assert not torch.allclose(apart, logits(base), atol=1e-2)
-    merged = copy.deepcopy(adapted.network).merge_and_unload()
-    with torch.no_grad():
-        torch.testing.assert_close(merged(IDS).logits, apart, rtol=1e-5, atol=1e-5)
+    trained = packed_logits(adapted)
+    turn = sampled_turn(adapted, SamplingSettings(max_tokens=12))
+    merged(adapted).save(tmp_path / "merged")
+    names = {path.name for path in (tmp_path / "merged").iterdir()}
+    assert not {name for name in names if "adapter" in name}
+    elsewhere = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32)
+    torch.testing.assert_close(elsewhere(IDS).logits[0], trained, rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(logits(base)[0], trained, atol=1e-2)
+    said = elsewhere(torch.tensor([[1, 2, 3, *turn.ids]])).logits[0, 2:-1].log_softmax(-1)
+    logprobs = said.gather(1, torch.tensor(turn.ids)[:, None])[:, 0]
+    torch.testing.assert_close(logprobs, torch.tensor(turn.logprobs), rtol=1e-5, atol=1e-5)
+
+
+def test_a_merged_folder_is_loaded_as_a_whole_model(adapted, tmp_path):
+    merged(adapted).save(tmp_path / "merged")
+    whole = load_local(str(tmp_path / "merged"))
+    assert len(trained_parameters(whole.network)) == len(list(whole.network.parameters()))
+    assert whole.format.name == "compact"
+
+
+def test_a_model_without_adapters_is_merged_already():
+    model = local_model()
+    assert merged(model) is model
+
+
+def ends_of(folder):
+    return AutoModelForCausalLM.from_pretrained(folder).generation_config.eos_token_id
+
+
+def test_a_model_from_a_folder_ends_its_turns_in_other_programs(tmp_path):
+    local_model().save(tmp_path / "a")
+    loaded = load_local(str(tmp_path / "a"))
+    loaded.save(tmp_path / "b")
+    assert ends_of(tmp_path / "b") == [loaded.format.end_of_turn]
+
+
+@pytest.mark.parametrize(("known", "kept"), [(0, [0]), ([3, 4], [3, 4])])
+def test_what_ended_a_text_before_does_so_beside_the_end_of_a_turn(known, kept, tmp_path):
+    local_model().save(tmp_path / "a")
+    config = tmp_path / "a" / "generation_config.json"
+    config.write_text(json.dumps({"eos_token_id": known}))
+    loaded = load_local(str(tmp_path / "a"))
+    for name in ("b", "c"):
+        loaded.save(tmp_path / name)
+        loaded = load_local(str(tmp_path / name))
+        assert ends_of(tmp_path / name) == [*kept, loaded.format.end_of_turn]
+
+
+def test_a_folder_of_adapters_says_what_ends_a_turn(adapted, tmp_path):
+    adapted.save(tmp_path / "adapters")
+    ends = GenerationConfig.from_pretrained(tmp_path / "adapters").eos_token_id
+    assert ends == [adapted.format.end_of_turn]
+    merged(load_local(str(tmp_path / "adapters"))).save(tmp_path / "merged")
+    assert ends_of(tmp_path / "merged") == ends
 
 
 BROUGHT = {"top_k": 20, "top_p": 0.8, "repetition_penalty": 1.05, "temperature": 0.7}
@@ -224,14 +296,7 @@ def test_what_a_folder_says_of_sampling_is_told_and_survives_a_checkpoint(sampli
 
 def test_no_sampling_value_of_a_folder_reaches_the_sampler(tmp_path):
     def said(folder):
-        model = load_local(str(folder))
-
-        async def run():
-            sampler = LocalSampler(crew=LocalCrew(model.network))
-            seat = sampler.sit()
-            return await seat.sample((1, 2, 3), (), SamplingSettings(max_tokens=40), 7)
-
-        return asyncio.run(run())
+        return sampled_turn(load_local(str(folder)), SamplingSettings(max_tokens=40))
 
     local_model().save(tmp_path)
     plain = said(tmp_path)

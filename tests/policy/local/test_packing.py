@@ -4,7 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forethought.policy.local.packing import Alike, Stretch, common, pack
+from forethought.policy.local.packing import Alike, Stretch, pack
+from forethought.policy.local.prefixes import alike
 
 few = st.integers(0, 2)
 rows_alike = st.lists(st.lists(few, min_size=1, max_size=12), min_size=1, max_size=10)
@@ -88,6 +89,6 @@ def test_nothing_can_be_laid():
 
 
 def test_rows_have_in_common_what_comes_before_their_first_difference():
-    assert common([1, 2, 3], [1, 2, 4]) == 2
-    assert common([1, 2], [1, 2, 4]) == 2
-    assert common([3], [4]) == common([], [4]) == 0
+    assert alike([1, 2, 3], [1, 2, 4]) == 2
+    assert alike([1, 2], [1, 2, 4]) == 2
+    assert alike([3], [4]) == alike([], [4]) == 0

@@ -3,7 +3,9 @@
 import asyncio
 import os
 import signal
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 
 import pytest
 import torch
@@ -11,9 +13,22 @@ import torch
 from forethought.core.errors import PolicyError
 from forethought.core.trajectory import Finish
 from forethought.policy.local.crew import ForkedCrew, LocalCrew
-from forethought.policy.local.sampler import LocalSampler
-from forethought.policy.local.speaking import Ended, Halted, Listening, Over, Stop, Turns
+from forethought.policy.local.decoder import Decoder
+from forethought.policy.local.replica import Port, Replica
+from forethought.policy.local.sampler import LocalSampler, LostReplica
+from forethought.policy.local.speaking import (
+    Ended,
+    Halted,
+    Listening,
+    Over,
+    Stop,
+    Turns,
+    take_turns,
+)
+from forethought.policy.local.turns import Request
+from forethought.policy.local.worker import WorkerDiedError
 from forethought.policy.protocol import Sampled, SamplingSettings
+from policy.local.test_continuous import full_logprobs
 from tiny import GREEDY, network
 
 SETTINGS = SamplingSettings(max_tokens=4)
@@ -266,6 +281,33 @@ def test_a_newcomer_waits_until_everybody_waits():
     assert asyncio.run(run())[-1] == (0, [6, 5])
 
 
+@pytest.mark.parametrize("asks", ["before the death", "after it"])
+def test_a_conversation_whose_replica_died_goes_on_beside_those_of_another(asks):
+    async def run():
+        crew, sampler = scripted(size=2, held=True)
+        seats = [sampler.sit() for _ in range(4)]
+        for n, seat in enumerate(seats):
+            asked(seat, n)
+        await settle()
+        for seat in seats[2:]:
+            crew.end(1, seat.number, answer(9, 0))
+        await settle()
+        if asks == "before the death":
+            asked(seats[2], 12)
+        with pytest.warns(LostReplica, match="worker 1 died"):
+            crew.emit(1, WorkerDiedError("model worker 1 died"))
+        if asks == "after it":
+            asked(seats[2], 12)
+        crew.end(0, seats[0].number, answer(9, 0))
+        await settle()
+        assert len(crew.turns) == 2
+        asked(seats[0], 10)
+        await settle()
+        return crew.turns[2:]  # though the tool of the last conversation is still at work
+
+    assert asyncio.run(run()) == [(0, [10, 12])]
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_in_rounds_numbers_do_not_depend_on_how_long_tools_take(workers):
     async def conversation(seat, number, pause):
@@ -391,7 +433,8 @@ def test_what_a_dead_worker_was_asked_another_says():
     for kill in (False, True):
         crew = ForkedCrew(network(), 2)
         try:
-            results.append(asyncio.run(run(crew, kill)))
+            with pytest.warns(LostReplica, match="worker 0 died") if kill else nullcontext():
+                results.append(asyncio.run(run(crew, kill)))
         finally:
             crew.close()
     (whole, both), (rescued, one) = results
@@ -413,6 +456,77 @@ def test_when_every_worker_is_dead_turns_fail_with_the_reason():
 
     with pytest.raises(PolicyError, match=r"every model worker died.*resumes"):
         asyncio.run(run())
+
+
+def test_an_error_that_no_turn_fails_of_is_said():
+    async def run():
+        crew, sampler = scripted(size=2)
+        await asked(sampler.sit(), 1)
+        with pytest.warns(LostReplica, match="no weights to read"):
+            crew.emit(1, PolicyError("no weights to read"))
+
+    asyncio.run(run())
+
+
+def test_that_a_replica_is_gone_is_no_news_once_it_was_told_to_stop(recwarn):
+    async def run(error):
+        crew, sampler = scripted()
+        await alone(sampler.sit(), 1)
+        crew.emit(0, error)
+
+    asyncio.run(run(WorkerDiedError("model worker 0 died")))
+    assert recwarn.list == []
+    asyncio.run(run(PolicyError("no weights to give back")))
+    assert [str(one.message).partition(": ")[2] for one in recwarn] == ["no weights to give back"]
+
+
+def test_a_replica_without_a_turn_takes_part_in_one_session_after_another(recwarn):
+    async def run(crew):
+        sampler = LocalSampler(crew=crew)
+        for first in range(3):
+            await alone(sampler.sit(), first + 1)
+        await crew.run(process_id, [None, None], lambda place, value: None)
+
+    crew = ForkedCrew(network(), 2)
+    try:
+        asyncio.run(run(crew))
+    finally:
+        crew.close()
+    assert [str(one.message) for one in recwarn] == []
+
+
+def test_a_conversation_goes_on_by_new_weights_as_if_they_had_read_it_all():
+    model = network()
+
+    async def run():
+        sampler = LocalSampler(crew=LocalCrew(model))
+        seat = sampler.sit()
+        first = await seat.sample((1, 2, 3), (0,), SETTINGS, seed=1)
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.mul_(1.1)
+        sampler.version = 1
+        history = (1, 2, 3, *first.ids, 5, 6)
+        second = await seat.sample(history, (0,), SETTINGS, seed=2)
+        seat.leave()
+        return history, second
+
+    history, second = asyncio.run(run())
+    assert second.weight_version == 1
+    expected = full_logprobs(model, history, second.ids, 1.0)
+    torch.testing.assert_close(torch.tensor(second.logprobs), expected, rtol=0, atol=1e-4)
+
+
+def test_weights_that_change_while_a_turn_goes_on_are_an_error():
+    model = network()
+    replica = Replica(model=model, decoder=Decoder(model))
+    request = Request(ids=(1, 2), stop=frozenset(), settings=SETTINGS, seed=0)
+    port = Port(emit=lambda value: None, inbox=SimpleQueue())
+    for version in (0, 1):
+        port.inbox.put(Turns(requests=((version, request),), version=version))
+    port.inbox.put(Stop())
+    with pytest.raises(ValueError, match="version 1 came while turns of version 0"):
+        take_turns(replica, False, port)
 
 
 def test_a_model_that_breaks_in_this_process_fails_the_turn_with_its_reason():

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from forethought.policy.local.prefixes import Prefix
-from forethought.policy.local.slots import Slots, arranged
+from forethought.policy.local.shelves import arranged
+from forethought.policy.local.slots import SMALLEST, Slots
 
 LAYERS, HEADS, SIZE = 3, 2, 4
 EMPTY = torch.zeros(LAYERS, 2, HEADS, 0, SIZE)
@@ -28,16 +29,11 @@ def whole(found):
 
 def write(slots, states_Y2BKD):
     """One more place for every row, as speaking writes it."""
-    slots.reserve(len(slots), slots.longest + 1)
-    rows = torch.arange(len(slots))
-    for layer, new in zip(slots.layers, states_Y2BKD, strict=True):
-        layer[:, rows, :, slots.lengths] = new.transpose(0, 1)
+    slots.make_room()
+    for layer, new in enumerate(states_Y2BKD[:, :, slots.order.from_B]):
+        for window in slots.windows():
+            window.write(layer, new)
     slots.lengthen()
-
-
-def joined(slots, each, root=None):
-    slots.reserve(len(slots) + 1, each.after(root) + 1)
-    slots.join(each, root)
 
 
 def test_what_a_row_has_read_outlives_every_change_around_it():
@@ -47,8 +43,9 @@ def test_what_a_row_has_read_outlives_every_change_around_it():
     for step in range(120):
         if rng.random() < 0.5 or not len(slots):
             root = rng.choice([None, *roots])
-            each = prefix(rng.randrange(6), seed=step, root=root)
-            joined(slots, each, root)
+            length = rng.choice([rng.randrange(6), rng.randrange(SMALLEST - 6, 3 * SMALLEST)])
+            each = prefix(length, seed=step, root=root)
+            slots.join([(each, root)])
             expected.append(whole(each))
         for _ in range(rng.randrange(3)):
             new = torch.randn(LAYERS, 2, len(slots), HEADS, SIZE)
@@ -59,45 +56,73 @@ def test_what_a_row_has_read_outlives_every_change_around_it():
         if rng.random() < 0.4:
             leaving = rng.sample(range(len(slots)), rng.randrange(len(slots) + 1))
             read = {slot: range(expected[slot].shape[3]) for slot in leaving}
-            prefixes, staying = slots.leave(read)
+            prefixes = slots.leave(read)
             for slot, found in zip(leaving, prefixes, strict=True):
                 assert torch.equal(whole(found), expected[slot])
-            assert sorted([*staying, *leaving]) == list(range(len(expected)))
-            expected = [expected[old] for old in staying]
+            expected = [each for row, each in enumerate(expected) if row not in leaving]
     assert len(slots) == len(expected)
     assert slots.reach == max(held.shape[3] for held in expected)
 
 
 def test_rows_of_a_root_hold_what_comes_after_it():
-    slots, root = Slots(EMPTY), prefix(300)
-    for _ in range(4):
-        joined(slots, root, root)
-    joined(slots, prefix(3, seed=1, root=root), root)
-    assert slots.lengths.tolist() == [0, 0, 0, 0, 3]
-    assert slots.starts.tolist() == [300] * 5
-    assert slots.layers[0].shape[3] < 300
-    assert slots.sharing.roots == ((root, 5),)
+    slots, root = Slots(EMPTY), prefix(3 * SMALLEST)
+    slots.join([(root, root)] * 4)
+    slots.join([(prefix(3, seed=1, root=root), root)])
+    assert slots.windows()[0].lengths_R.tolist() == [0, 0, 0, 0, 3]
+    assert slots.order.starts_B.tolist() == [3 * SMALLEST] * 5
+    assert [window.shelf.places for window in slots.windows()] == [SMALLEST]
+    assert slots.order.sharing.roots == ((root, 5),)
 
 
 def test_sharing_names_rows_by_their_roots():
     slots, first, second = Slots(EMPTY), prefix(3), prefix(4)
-    for root in (first, None, second, first):
-        joined(slots, prefix(1, root=root), root)
-    assert slots.sharing.rows_R.tolist() == [0, 3, 2]
-    assert slots.sharing.roots == ((first, 2), (second, 1))
+    slots.join((prefix(1, root=root), root) for root in (first, None, second, first))
+    assert slots.order.sharing.rows_R.tolist() == [0, 3, 2]
+    assert slots.order.sharing.roots == ((first, 2), (second, 1))
     slots.leave({0: range(4), 2: range(5), 3: range(4)})
-    assert slots.sharing is None
+    assert slots.order.sharing is None
+
+
+LONG = [SMALLEST, 5, 3 * SMALLEST, SMALLEST - 1]
+
+
+def test_rows_lie_on_shelves_by_their_length():
+    slots = Slots(EMPTY)
+    slots.join((prefix(length, seed=length), None) for length in LONG)
+    assert [len(window.shelf.rows) for window in slots.windows()] == [2, 1, 1]
+    assert [window.seen(0).shape[3] for window in slots.windows()] == [
+        SMALLEST,
+        SMALLEST + 1,
+        3 * SMALLEST + 1,
+    ]
+    assert slots.order.from_B.tolist() == [1, 3, 0, 2]
+    assert slots.order.from_B[slots.order.back_B].tolist() == [0, 1, 2, 3]
+    slots.lengthen()
+    slots.make_room()
+    assert [len(window.shelf.rows) for window in slots.windows()] == [1, 2, 1]
+
+
+def test_rows_that_are_not_to_lie_apart_lie_on_the_shelf_of_the_longest():
+    slots = Slots(EMPTY, apart=False)
+    slots.join((prefix(length, seed=length), None) for length in (5, 6))
+    assert [window.shelf.places for window in slots.windows()] == [SMALLEST]
+    slots.join([(prefix(SMALLEST, seed=1), None)])
+    assert [window.shelf.places for window in slots.windows()] == [2 * SMALLEST]
+    assert torch.equal(slots.leave({1: range(6)})[0].own, prefix(6, seed=6).own)
+
+
+def room(slots):
+    return sum(layer.nbytes for each in slots.windows() for layer in each.shelf.layers)
 
 
 def test_room_is_given_back_when_most_rows_have_left():
     slots = Slots(EMPTY)
-    for seed in range(40):
-        joined(slots, prefix(30, seed=seed))
-    full = sum(each.nbytes for each in slots.layers)
+    slots.join((prefix(30, seed=seed), None) for seed in range(40))
+    full = room(slots)
     slots.leave({slot: range(30) for slot in range(38)})
-    assert sum(each.nbytes for each in slots.layers) < full / 4
+    assert room(slots) < full / 4
     slots.leave({slot: range(30) for slot in range(2)})
-    assert len(slots) == 0
+    assert len(slots) == len(slots.windows()) == 0
 
 
 @pytest.mark.parametrize("length", [0, 3, 5, 7])

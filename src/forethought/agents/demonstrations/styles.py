@@ -16,6 +16,9 @@ from forethought.core.problem import Problem
 class Lesson:
     """What a problem lets a demonstrator know: `plan` and `program` are "" where it does not.
 
+    `closing` is the final message; None where that gives what the program printed, "" where it is
+    not known.
+
     >>> Lesson(plan="use gcd.", program="", check="", answer="4").program
     ''
     """
@@ -24,12 +27,16 @@ class Lesson:
     program: str
     check: str
     answer: str
+    closing: str | None = None
 
     @classmethod
     def of(cls, problem: Problem) -> "Lesson":
-        """Read a lesson from the problem's `data` (`plan`, `program`, `check`; all optional)."""
+        """Read a lesson from the problem's `data` (all optional)."""
         known = {name: str(problem.data.get(name) or "") for name in ("plan", "program", "check")}
-        return cls(**known, answer=problem.answer)
+        closing = problem.data.get("closing")
+        return cls(
+            **known, answer=problem.answer, closing=None if closing is None else str(closing)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +86,8 @@ def recovering(lesson: Lesson, rng: Random) -> tuple[Line, ...]:
 def tool_free(lesson: Lesson, rng: Random) -> tuple[Line, ...]:
     """Answer without a call, which is right because the answer is known."""
     del rng  # nothing to choose
-    text = _joined("i work it out in my head.", lesson.plan, answer_text(lesson.answer))
+    closing = answer_text(lesson.answer) if lesson.closing is None else lesson.closing
+    text = _joined("i work it out in my head.", lesson.plan, closing)
     return (Line(text=text),)
 
 

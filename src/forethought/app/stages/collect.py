@@ -10,14 +10,13 @@ from forethought.agents.groups import attempt_groups, refuse_unmeasured
 from forethought.agents.protocol import Solver
 from forethought.agents.tool_agent import ToolAgent, opening
 from forethought.app.context import MOST_UNMEASURED, Context, accuracy
+from forethought.app.graders import grader_for
 from forethought.app.recipe import Recipe
 from forethought.core.errors import RecipeError
 from forethought.core.problem import Problem
 from forethought.core.trajectory import Group
 from forethought.core.verdict import Outcome
 from forethought.policy.remote import RemotePolicy, check_endpoint
-from forethought.tasks.graders import BoxedGrader
-from forethought.tools.protocol import Tools
 from forethought.tools.python_tool import PythonTool
 
 PROBLEMS_A_STEP = 256
@@ -72,10 +71,12 @@ def _shown(context: Context) -> list[Problem]:
         return list(given)
     shown = [problem for problem in given if can_show(problem, settings.demonstrators)]
     if not shown:
+        remedy = "add `program` to them, give collect.demonstrators.styles.tool_free a weight"
+        if context.recipe.problems.type == "code":
+            remedy = "add a solution to them (`code` or, as HumanEval does, `canonical_solution`)"
         raise RecipeError(
-            f"collect: none of {len(given)} problems comes with a program to show; add `program` "
-            "to them, give collect.demonstrators.styles.tool_free a weight, or name a "
-            "collect.teacher"
+            f"collect: none of {len(given)} problems comes with a program to show; {remedy}, or "
+            "name a collect.teacher"
         )
     if len(shown) < len(given):
         left_out = len(given) - len(shown)
@@ -90,17 +91,17 @@ def told(groups: Iterable[Group]) -> str:
 
 
 @asynccontextmanager
-async def _teacher(recipe: Recipe, tools: Tools) -> AsyncGenerator[Solver]:
+async def _teacher(recipe: Recipe, tool: PythonTool) -> AsyncGenerator[Solver]:
     """Who shows the problems: a model behind an endpoint, or the scripts."""
-    settings = recipe.collect.teacher
+    settings, grader = recipe.collect.teacher, grader_for(recipe, tool)
     if settings is None:
         yield Demonstrator(
-            tools=tools,
-            grader=BoxedGrader(),
+            tools=tool,
+            grader=grader,
             settings=recipe.collect.demonstrators,
             opening=partial(opening, limits=recipe.agent),
         )
         return
     await check_endpoint(settings, "collect.teacher")
     async with RemotePolicy(settings, recipe.sampling) as policy:
-        yield ToolAgent(policy=policy, tools=tools, grader=BoxedGrader(), limits=recipe.agent)
+        yield ToolAgent(policy=policy, tools=tool, grader=grader, limits=recipe.agent)

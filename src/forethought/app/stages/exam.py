@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from forethought.agents.protocol import Solver
 from forethought.agents.tool_agent import ToolAgent
 from forethought.app.context import RL, SFT, Context, phase_stage
+from forethought.app.graders import grader_for
 from forethought.app.problems import held_out
 from forethought.app.program import spoken
 from forethought.app.recipe import Recipe
@@ -18,8 +19,6 @@ from forethought.journal.stage import Stage
 from forethought.policy.protocol import SamplingSettings, ThinkingHistory
 from forethought.policy.remote import RemotePolicy, RemoteSettings, check_endpoint
 from forethought.tasks.answers import canonical_answer
-from forethought.tasks.graders import BoxedGrader
-from forethought.tools.protocol import Tools
 from forethought.tools.python_tool import PythonTool
 
 REMOTE = ("seed", "model", "problems", "tool", "agent", "sampling", "eval")
@@ -40,12 +39,13 @@ async def sit_exam(context: Context, name: str, trained_by: str) -> ExamResult:
         exam = _exam(recipe)
         with context.engine(context.load(trained_by)) as engine:
             async with PythonTool(recipe.tool) as tool:
+                grader = grader_for(recipe, tool)
                 await _sit(
                     context,
                     stage,
                     name,
                     exam,
-                    lambda sampling: engine.agent(tool, BoxedGrader(), recipe.agent, sampling),
+                    lambda sampling: engine.agent(tool, grader, recipe.agent, sampling),
                 )
     return _result(context, name)
 
@@ -140,16 +140,15 @@ def _result(context: Context, name: str) -> ExamResult:
 
 @asynccontextmanager
 async def _remote(
-    recipe: Recipe, settings: RemoteSettings, tools: Tools
+    recipe: Recipe, settings: RemoteSettings, tool: PythonTool
 ) -> AsyncGenerator[Speaker]:
     """Policies at the endpoint, one a way of sampling; all are closed at the end."""
     policies: list[RemotePolicy] = []
+    grader = grader_for(recipe, tool)
 
     def speaker(sampling: SamplingSettings) -> Solver:
         policies.append(RemotePolicy(settings, sampling))
-        return ToolAgent(
-            policy=policies[-1], tools=tools, grader=BoxedGrader(), limits=recipe.agent
-        )
+        return ToolAgent(policy=policies[-1], tools=tool, grader=grader, limits=recipe.agent)
 
     try:
         yield speaker

@@ -5,10 +5,10 @@ from collections import Counter
 from forethought.agents.groups import attempt_groups, refuse_unmeasured
 from forethought.agents.protocol import Solver
 from forethought.app.context import MEASURE, MOST_UNMEASURED, Context, accuracy, phase_stage
+from forethought.app.graders import grader_for
 from forethought.app.program import spoken
 from forethought.curation.difficulty import Difficulty, Label, select
 from forethought.journal.stage import Stage
-from forethought.tasks.graders import BoxedGrader
 from forethought.tools.python_tool import PythonTool
 
 PROBLEMS_A_STEP = 64
@@ -28,7 +28,7 @@ async def measure(context: Context) -> None:
         return
     with context.engine(context.load(phase_stage(context.last_phase))) as engine:
         async with PythonTool(recipe.tool) as tool:
-            agent = engine.agent(tool, BoxedGrader(), recipe.agent, recipe.sampling)
+            agent = engine.agent(tool, grader_for(recipe, tool), recipe.agent, recipe.sampling)
             await attempt_candidates(context, stage, agent)
     found = select(context.run.groups("measure"))
     stage.put("difficulty", _document(found))

@@ -1,6 +1,7 @@
 """Stage 4: reinforcement learning on the problems that the model solves sometimes."""
 
 from forethought.app.context import RL, Context, phase_stage
+from forethought.app.graders import grader_for
 from forethought.app.program import spoken
 from forethought.app.refusals import refuse_biased_sampling, refuse_unusable_optimizers
 from forethought.app.sampling import effective_sampling
@@ -11,7 +12,6 @@ from forethought.learning.practice import RLPlan
 from forethought.learning.rl import train_rl
 from forethought.policy.local.value_head import add_value_head
 from forethought.policy.remote import check_endpoint
-from forethought.tasks.graders import BoxedGrader
 from forethought.tools.python_tool import PythonTool
 
 SHOWN = {"accuracy": "accuracy", "tool/rate": "tool rate", "entropy": "entropy"}
@@ -34,25 +34,15 @@ async def rl(context: Context) -> None:
     if stage is None:
         return
     stage.put("sampling", effective_sampling(recipe.sampling))
-    kept = select(context.run.groups("measure")).kept
-    pool = Pool(
-        problems=kept,
-        batch=min(recipe.rl.problems, len(kept)),
-        seed=derive_seed(recipe.seed, "curriculum"),
-    )
-    settings = recipe.rl
-    plan = RLPlan(
-        settings=settings,
-        seed=recipe.seed,
-        flow=recipe.compute.flow,
-    )
+    pool, settings = _pool(context), recipe.rl
+    plan = RLPlan(settings=settings, seed=recipe.seed, flow=recipe.compute.flow)
     model = context.load(phase_stage(context.last_phase))
     if settings.needs_critic:
         add_value_head(model.network)
     reference = settings.needs_reference
     with context.engine(model, with_reference=reference) as engine:
         async with PythonTool(recipe.tool) as tool:
-            agent = engine.agent(tool, BoxedGrader(), recipe.agent, recipe.sampling)
+            agent = engine.agent(tool, grader_for(recipe, tool), recipe.agent, recipe.sampling)
             learner = engine.learner(
                 settings.optimizer,
                 settings.optimizer_steps,
@@ -66,4 +56,19 @@ async def rl(context: Context) -> None:
                     plan, agent, pool, learner, context.keeping(stage), context.watcher(bar, SHOWN)
                 )
     stage.finish()
+    if stage.next_step < settings.steps:
+        show.say(
+            f"ended after {stage.next_step} rounds: in the last "
+            f"{settings.limits.rounds_without_update} every attempt was right"
+        )
     show.say(f"weights are in {context.trained('rl')}")
+
+
+def _pool(context: Context) -> Pool:
+    """The problems that the model solves sometimes; a round has no more than there are."""
+    kept = select(context.run.groups("measure")).kept
+    return Pool(
+        problems=kept,
+        batch=min(context.recipe.rl.problems, len(kept)),
+        seed=derive_seed(context.recipe.seed, "curriculum"),
+    )

@@ -9,9 +9,10 @@ from forethought.agents.groups import attempt_groups, refuse_unmeasured
 from forethought.agents.protocol import Solver
 from forethought.app.context import CHOSEN, MOST_UNMEASURED, SFT, Context, phase_stage
 from forethought.app.engine import Engine, available_memory, refuse_unbuildable
+from forethought.app.graders import grader_for
 from forethought.app.program import spoken
 from forethought.app.refusals import refuse_unusable_optimizers, trainable
-from forethought.app.sampling import left_aside
+from forethought.app.sampling import left_aside, reply_tokens
 from forethought.core.errors import RecipeError
 from forethought.core.randomness import derive_seed
 from forethought.core.trajectory import Trajectory
@@ -31,7 +32,6 @@ from forethought.policy.local.models import (
 )
 from forethought.policy.local.settings import FreshModel, GGUFModel
 from forethought.policy.small_tokenizer import train_tokenizer
-from forethought.tasks.graders import BoxedGrader
 from forethought.tools.python_tool import PythonTool, python_spec
 from forethought.watch.phases import ending, read_phase
 
@@ -69,7 +69,7 @@ async def _phase(
     recipe = context.recipe
     with context.engine(model) as engine:
         async with PythonTool(recipe.tool) as tool:
-            agent = engine.agent(tool, BoxedGrader(), recipe.agent, recipe.sampling)
+            agent = engine.agent(tool, grader_for(recipe, tool), recipe.agent, recipe.sampling)
             plan = SFTPlan(
                 phase=phase,
                 seed=derive_seed(recipe.seed, "sft", phase.name),
@@ -193,6 +193,7 @@ def _rendered(
         longest=settings.longest,
         train_failed_calls=settings.train_failed_calls,
         thinking=context.recipe.sampling.thinking,
+        reply_tokens=reply_tokens(context.recipe.sampling, model),
     )
 
 

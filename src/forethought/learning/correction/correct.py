@@ -44,10 +44,13 @@ def correct(
 
     Rejection edits the mask, so that denominators must be counted after it. Weights do not, nor
     does off-policy sequence masking, which is a factor of the objective in its source. Means for
-    `normalize` are over what was kept. A step may be left without a token.
+    `normalize` are over what was kept. A step may be left without a token. A sequence with a
+    log-probability that is NaN is no small ratio: it is kept and its weights are NaN, so that the
+    update is not made and whoever sees to that can tell whose it was.
     """
     mismatch = Mismatch.between(old_logprobs_BT, sampled_logprobs_BT, mask_BT)
-    kept_BT = mask_BT & kept_sequences(mismatch, settings)[:, None]
+    unknown_B = mismatch.sums_B.isnan()
+    kept_BT = mask_BT & (kept_sequences(mismatch, settings) | unknown_B)[:, None]
     weights_BT = importance_weights(mismatch, settings)
     figures = diagnose(mismatch, weights_BT, settings)
     if settings.normalize:
@@ -56,6 +59,7 @@ def correct(
     if settings.opsm_delta is not None:
         counted_BT = opsm(advantages_BT, -mismatch.means_B, settings.opsm_delta)
         weights_BT = torch.where(counted_BT, weights_BT, 0.0)
+    weights_BT = weights_BT.masked_fill(unknown_B[:, None], float("nan"))
     if figures:
         rejected = mask_BT.any(dim=1) & ~kept_BT.any(dim=1)
         figures["rejected"] = float(rejected.sum() / mask_BT.any(dim=1).sum())

@@ -37,16 +37,22 @@ class Credit:
         return self.whole != 0 or any(self.turns)
 
 
+UNCREDITED = Credit(whole=0.0)
+"""Of an attempt that is compared with nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """A measured episode with its reward, and the id of its group.
 
-    The reward's total holds what turns earned; what is left of it, `last`, came at the end.
+    The reward's total holds what turns earned; what is left of it, `last`, came at the end. One
+    that is `void` is compared and not trained.
     """
 
     group: Hashable
     episode: Episode
     reward: Reward
+    void: bool = False
 
     @property
     def total(self) -> float:
@@ -67,6 +73,11 @@ class Attempt:
     def length(self) -> int:
         """Policy tokens, of all its agents."""
         return sum(trajectory.sampled_tokens for trajectory in self.episode.trajectories)
+
+    @property
+    def trained_length(self) -> int:
+        """Policy tokens that are trained."""
+        return 0 if self.void else self.length
 
     @property
     def spoken(self) -> tuple[int, ...]:

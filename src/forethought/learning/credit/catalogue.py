@@ -2,7 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-from forethought.learning.credit.attempts import Attempt, Credit, Turns, earned_at_turns
+from forethought.learning.credit.attempts import (
+    UNCREDITED,
+    Attempt,
+    Credit,
+    Turns,
+    earned_at_turns,
+)
 from forethought.learning.credit.gigpo import gigpo
 from forethought.learning.credit.merged import merged
 from forethought.learning.credit.mt_grpo import mt_grpo
@@ -35,7 +41,7 @@ def assign(attempts: Sequence[Attempt], credit: CreditSettings) -> list[Credit]:
     """
     known = [place for place, attempt in enumerate(attempts) if attempt.known]
     found = CREDITS[credit.type]([attempts[place] for place in known], credit)
-    credits = [Credit(whole=0.0)] * len(attempts)
+    credits = [UNCREDITED] * len(attempts)
     for place, each in zip(known, found, strict=True):
         if isinstance(each, tuple):
             credits[place] = Credit.of_turns(each, attempts[place].spoken)

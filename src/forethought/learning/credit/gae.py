@@ -9,7 +9,7 @@ Shapes: B rows, T tokens, N policy tokens of all rows.
 import torch
 from torch import Tensor
 
-from forethought.learning.whitening import whitening_scale
+from forethought.learning.whitening import SAME, whitening_scale
 
 
 def returns_to_go(rewards_BT: Tensor, mask_BT: Tensor, discount: float) -> Tensor:
@@ -42,14 +42,19 @@ def gae(
 
 
 def whiten(values_BT: Tensor, mask_BT: Tensor, ddof: int = 1) -> Tensor:
-    """Mean 0 and deviation 1 over policy tokens, 0 elsewhere; zeros where there are too few."""
-    kept_N = values_BT[mask_BT]
+    """Mean 0 and deviation 1 over policy tokens, 0 elsewhere; zeros where there are too few.
+
+    What is within `SAME` of the mean is exactly 0. Computed in float64: in float32 the mean of
+    equal values may be further from them.
+    """
+    kept_N = values_BT[mask_BT].double()
     if len(kept_N) <= ddof:
         return torch.zeros_like(values_BT)
     centred_N = kept_N - kept_N.mean()
+    centred_N[centred_N.abs() <= SAME] = 0.0
     variance = float((centred_N**2).sum() / (len(kept_N) - ddof))
     whitened_BT = torch.zeros_like(values_BT)
-    whitened_BT[mask_BT] = centred_N / whitening_scale(variance, ddof)
+    whitened_BT[mask_BT] = (centred_N / whitening_scale(variance, ddof)).to(values_BT.dtype)
     return whitened_BT
 
 

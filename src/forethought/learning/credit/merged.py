@@ -3,8 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from forethought.learning.advantage import AdvantageSettings, group_advantages
+from forethought.learning.advantage import AdvantageSettings
 from forethought.learning.credit.attempts import Attempt
+from forethought.learning.credit.outcome import compare
 
 
 def merged(
@@ -17,7 +18,4 @@ def merged(
     rewards = [
         attempt.last + turn_weight * math.fsum(attempt.reward.per_turn) for attempt in attempts
     ]
-    groups = [attempt.group for attempt in attempts]
-    lengths = [float(attempt.length) for attempt in attempts]
-    right = [attempt.episode.right for attempt in attempts]
-    return group_advantages(rewards, groups, advantage, lengths, right)
+    return compare(attempts, rewards, advantage)

@@ -21,11 +21,25 @@ USES: dict[str, tuple[CreditName, ...]] = {
 """The settings that not every type reads, and the types that do."""
 
 COMPARED_BY: dict[CreditName, tuple[AdvantageName, ...]] = {
+    "merged": (
+        "grpo",
+        "dr_grpo",
+        "batch_scaled",
+        "rloo",
+        "opo",
+        "passk_lead",
+        "reinforce_pp",
+        "reinforce_pp_baseline",
+    ),
     "mt_grpo": ("grpo", "dr_grpo"),
     "turn_rtg": ("grpo", "dr_grpo", "rloo"),
     "gigpo": ("grpo", "dr_grpo"),
 }
-"""The ways of comparing that a type allows, where it does not allow them all."""
+"""The ways of comparing that a type allows, where it does not allow them all.
+
+merged makes one number of an attempt's rewards, and neither gdpo, which compares each of them
+apart, nor passk, which goes by verdicts, would compare that number.
+"""
 
 
 class CriticSettings(Settings):
@@ -114,7 +128,7 @@ class CreditSettings(Settings):
         if kind not in allowed:
             raise RecipeError(
                 f'rl.credit.advantage.kind = "{kind}": rl.credit.type = "{self.type}" compares '
-                f"turns by one of {', '.join(allowed)}; use one of these, or credit.type = outcome"
+                f"by one of {', '.join(allowed)}; use one of these, or credit.type = outcome"
             )
 
     @property

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
+from forethought.learning.advantage import varies
 from forethought.learning.credit.attempts import Attempt, Turns
 
 Baseline = Literal["reached", "all"]
@@ -47,30 +48,34 @@ def turn_rloo(attempts: Sequence[Attempt], discount: float, baseline: Baseline) 
 
 
 def advantages(mine: Played, others: Sequence[Played], baseline: Baseline) -> Iterator[float]:
-    """Return - baseline for each turn; `reached` and `all` name the two baselines."""
+    """Return - baseline for each turn; `reached` and `all` name the two baselines.
+
+    Exactly 0 where the return and those whose mean is the baseline do not vary.
+    """
     for turn, earned in mine.returns.items():
         if not others:
-            yield 0.0
+            compared = []
         elif baseline == "all":
-            yield earned - mean_of_all(turn, others)
+            compared = returns_of_all(turn, others)
         else:
-            yield earned - mean_of_reached(turn, others, mine.before[turn])
+            compared = returns_of_reached(turn, others, mine.before[turn])
+        yield earned - fmean(compared) if varies([earned, *compared]) else 0.0
 
 
-def mean_of_all(turn: Hashable, others: Sequence[Played]) -> float:
-    """The mean return of all others from that turn on: 0 is left for one that has ended."""
-    return fmean(each.returns.get(turn, 0.0) for each in others)
+def returns_of_all(turn: Hashable, others: Sequence[Played]) -> list[float]:
+    """The returns of all others from that turn on: 0 is left for one that has ended."""
+    return [each.returns.get(turn, 0.0) for each in others]
 
 
-def mean_of_reached(turn: Hashable, others: Sequence[Played], before: float) -> float:
-    """The mean return of the others that reached the turn, and of one more that is made up.
+def returns_of_reached(turn: Hashable, others: Sequence[Played], before: float) -> list[float]:
+    """The returns of the others that reached the turn, and of one more that is made up.
 
     What is made up is what would be left for this attempt if it came to as much as the others did
     on average: their mean total less what its agent had earned `before`. It stands in where nobody
     else reached the turn, and steadies the mean of few.
     """
     reached = [each.returns[turn] for each in others if turn in each.returns]
-    return fmean([*reached, fmean(each.total for each in others) - before])
+    return [*reached, fmean(each.total for each in others) - before]
 
 
 def _played(attempt: Attempt, discount: float) -> Played:

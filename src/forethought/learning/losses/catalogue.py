@@ -1,6 +1,7 @@
 """Every policy loss by name. A new one is a file beside this and a line here."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -37,8 +38,26 @@ class Loss(Protocol):
         ...
 
 
-Objective = Callable[[Tensor, Streams, Denominators], LossResult]
-"""A loss whose settings are decided; `sft.sft` is one as it stands. All that a learner knows."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """A loss whose settings are decided; `sft.sft` is one. All that a learner knows.
+
+    `reads_every_row` is False where a row without an advantage has no gradient and adds nothing to
+    the loss but its share of the denominators, so that it need not be computed.
+
+    >>> objective(LossSettings()).reads_every_row
+    False
+    """
+
+    loss: Callable[[Tensor, Streams, Denominators], LossResult]
+    reads_every_row: bool
+
+    def __call__(
+        self, logprobs_BT: Tensor, streams: Streams, denominators: Denominators
+    ) -> LossResult:
+        """The loss of one micro-batch, differentiable in `logprobs_BT`."""
+        return self.loss(logprobs_BT, streams, denominators)
+
 
 LOSSES: dict[LossName, Loss] = {
     "grpo": grpo,
@@ -58,4 +77,7 @@ LOSSES: dict[LossName, Loss] = {
 
 def objective(settings: LossSettings) -> Objective:
     """The loss that a recipe asks for, ready for a learner. It can be sent to other processes."""
-    return partial(LOSSES[settings.name], settings=settings)
+    return Objective(
+        loss=partial(LOSSES[settings.name], settings=settings),
+        reads_every_row=settings.reads_every_row,
+    )

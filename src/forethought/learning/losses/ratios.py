@@ -37,6 +37,16 @@ def sequence_ratio(logprobs_BT: Tensor, streams: Streams) -> Tensor:
     return (mean_B1 + (policy_BT - policy_BT.detach())).exp()
 
 
+def joint_ratio(logprobs_BT: Tensor, streams: Streams) -> Tensor:
+    """π/π_old of a sequence's policy tokens taken together, the same value at every place.
+
+    A product: unlike `sequence_ratio` its spread grows with the sequence.
+    """
+    difference_BT = streams.kept(logprobs_BT) - streams.kept(streams.old_logprobs_BT)
+    sums_B1 = difference_BT.sum(dim=1, keepdim=True).clamp(-LIMIT, LIMIT)
+    return sums_B1.exp().expand_as(difference_BT)
+
+
 def turn_ratio(logprobs_BT: Tensor, streams: Streams) -> Tensor:
     """The same over each turn's policy tokens. 1 where there is no policy token."""
     difference_BT = streams.kept(logprobs_BT.detach()) - streams.kept(streams.old_logprobs_BT)

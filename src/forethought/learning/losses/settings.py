@@ -72,6 +72,7 @@ APPLIES: dict[str, tuple[str, tuple[LossName, ...]]] = {
     "clip_high": ("upper clip", CLIPPED),
     "dual_clip": ("dual clip", TOKEN_CLIPPED),
     "cispo_cap_abs": ("absolute cap", ("cispo",)),
+    "importance_cap": ("importance weight", ("reinforce",)),
     "tau_positive": ("sigmoid", ("sapo",)),
     "tau_negative": ("sigmoid", ("sapo",)),
     "drift_coefficient": ("drift penalty", ("dppo_tv",)),
@@ -97,7 +98,7 @@ class LossSettings(Settings):
 
     name: LossName = "grpo_tcr"
     """Which algorithm. One ratio a token: grpo, grpo_t, grpo_tcr, dapo, dr_grpo, cispo, sapo,
-    dppo_tv; one a turn: grpo_turn; one a sequence: grpo_scr, gmpo; none: reinforce."""
+    dppo_tv; one a turn: grpo_turn; one a sequence: grpo_scr, gmpo, and as a weight reinforce."""
     clip_low: float | None = Field(default=None, ge=0, lt=1)
     """The ratio counts no lower than 1 - clip_low (gmpo: exp(-clip_low); dppo_tv: a probability
     may fall by this much)."""
@@ -106,8 +107,11 @@ class LossSettings(Settings):
     may rise by this much)."""
     dual_clip: Weight | None = None
     """Caps the loss of a token with negative advantage at this many advantages; 0: no cap."""
-    cispo_cap_abs: float | None = Field(default=None, gt=0, le=1e6)
+    cispo_cap_abs: float | None = Field(default=None, ge=1, le=1e6)
     """cispo: the ratio counts no higher than this, in place of 1 + clip_high."""
+    importance_cap: float | None = Field(default=None, ge=1, le=1e6)
+    """reinforce: a sequence weighs by the ratio of all its tokens together, at most this (None:
+    2)."""
     tau_positive: float | None = Field(default=None, gt=0, le=1e6)
     """sapo: how fast the gradient fades as the ratio leaves 1, for a positive advantage."""
     tau_negative: float | None = Field(default=None, gt=0, le=1e6)
@@ -172,6 +176,12 @@ class LossSettings(Settings):
     def chosen_aggregation(self) -> AggregationName:
         """The recipe's aggregation, or the algorithm's own."""
         return self.aggregation or OWN_AGGREGATIONS[self.name]
+
+    @property
+    def reads_every_row(self) -> bool:
+        """Whether the loss pulls at rows without an advantage too: a penalty is paid for all."""
+        drifts = self.name == "dppo_tv" and self.drift_coefficient != 0
+        return self.kl_coefficient > 0 or drifts
 
     def terms(self, own: Terms) -> Terms:
         """The algorithm's `own` terms, save where the recipe departs from them."""

@@ -2,8 +2,8 @@
 
 A reward is a sum of named components: the outcome with the bonus for calls and the penalty for
 length (`outcome`, `lengths`), and penalties and process parts that are off unless a recipe sets
-them (`calls`, `turns`, `parts`, `exploration`, `judge`). `reward` puts them together. Comparing
-attempts is not done here.
+them (`calls`, `turns`, `named_values`, `exploration`, `judge`). `reward` puts them together.
+Comparing attempts is not done here.
 """
 
 from forethought.learning.rewards.calls import fresh_successes

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from forethought.core.trajectory import Episode, Group
-from forethought.learning.rewards import outcome, parts, turns
+from forethought.learning.rewards import named_values, outcome, turns
 from forethought.learning.rewards.calls import turns_of, unmended, unparsable
+from forethought.learning.rewards.component import Component, bounded
 from forethought.learning.rewards.exploration import rarity
 from forethought.learning.rewards.lengths import excess, longest_without_tool, overlong
-from forethought.learning.rewards.part import Part, bounded
 from forethought.learning.rewards.settings import RewardSettings
 
 
@@ -71,7 +71,7 @@ def score_group(
     )
 
 
-def _reward(episode: Episode, settings: RewardSettings, of_company: Sequence[Part]) -> Reward:
+def _reward(episode: Episode, settings: RewardSettings, of_company: Sequence[Component]) -> Reward:
     if not episode.measured:
         raise ValueError(
             f"episode {episode.id} is not measured ({episode.verdict.why}): leave it out of its "
@@ -95,24 +95,24 @@ def _reward(episode: Episode, settings: RewardSettings, of_company: Sequence[Par
     )
 
 
-def _penalties(episode: Episode, settings: RewardSettings) -> list[Part]:
+def _penalties(episode: Episode, settings: RewardSettings) -> list[Component]:
     weights = settings.penalties
-    found: list[Part] = []
+    found: list[Component] = []
     if weights.format:
         lost = 0.0 if outcome.has_answer(episode) else -weights.format
-        found.append(Part(name="format", total=lost))
+        found.append(Component(name="format", total=lost))
     if weights.parse:
-        found.append(Part.of_turns("parse", unparsable(episode), -weights.parse))
+        found.append(Component.of_turns("parse", unparsable(episode), -weights.parse))
     if weights.exception:
-        found.append(Part.of_turns("exception", unmended(episode), -weights.exception))
+        found.append(Component.of_turns("exception", unmended(episode), -weights.exception))
     if weights.thinking:
         over = excess(longest_without_tool(episode), weights.thinking_limit)
         lost = -weights.thinking * over if episode.problem.tools else 0.0
-        found.append(Part(name="thinking", total=lost))
+        found.append(Component(name="thinking", total=lost))
     return found
 
 
-def _process(episode: Episode, settings: RewardSettings) -> list[Part]:
+def _process(episode: Episode, settings: RewardSettings) -> list[Component]:
     weights = settings.process
     by_turn = {
         "execution": (weights.execution, turns.execution),
@@ -122,17 +122,17 @@ def _process(episode: Episode, settings: RewardSettings) -> list[Part]:
         "call_cost": (-weights.call_cost, turns.calls_so_far),
     }
     of_whole = {
-        "coverage": (weights.coverage, parts.coverage),
-        "verification": (weights.verification, parts.verification),
+        "coverage": (weights.coverage, named_values.coverage),
+        "verification": (weights.verification, named_values.verification),
     }
     return [
         *(
-            Part.of_turns(name, shown(episode), weight)
+            Component.of_turns(name, shown(episode), weight)
             for name, (weight, shown) in by_turn.items()
             if weight
         ),
         *(
-            Part(name=name, total=weight * shown(episode))
+            Component(name=name, total=weight * shown(episode))
             for name, (weight, shown) in of_whole.items()
             if weight
         ),
@@ -144,13 +144,13 @@ def _of_company(
     settings: RewardSettings,
     rarely: float,
     judged: Mapping[str, Sequence[float]],
-) -> list[Part]:
+) -> list[Component]:
     """The parts that the other attempts or a judge decide."""
-    found: list[Part] = []
+    found: list[Component] = []
     if settings.process.exploration:
-        found.append(Part(name="exploration", total=settings.process.exploration * rarely))
+        found.append(Component(name="exploration", total=settings.process.exploration * rarely))
     if settings.judge is not None:
         unknown = (math.nan,) * len(turns_of(episode))
         scores = judged.get(episode.id, unknown)
-        found.append(Part.of_turns("judge", scores, settings.judge.weight))
+        found.append(Component.of_turns("judge", scores, settings.judge.weight))
     return found

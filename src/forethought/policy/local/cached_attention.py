@@ -10,42 +10,38 @@ to each of those, L places, D head size; the pair 2 is keys and values.
 # The library underneath is typed in part.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from forethought.policy.local.attention import attended, put_together
 from forethought.policy.local.prefixes import Prefix
+from forethought.policy.local.shelves import Window
 from forethought.policy.local.slots import Sharing
 
 
-def visible(lengths_B: Tensor, longest: int, dtype: torch.dtype) -> Tensor:
-    """What attention adds [B, 1, 1, L]: nothing up to a row's own length, -inf beyond it."""
-    places_L = torch.arange(longest, device=lengths_B.device)
-    beyond_BL = places_L > lengths_B[:, None]
-    return torch.zeros_like(beyond_BL, dtype=dtype).masked_fill_(beyond_BL, -torch.inf)[
-        :, None, None
-    ]
-
-
-def attend_to_slots(
-    query_BHD: Tensor, states_2BKLD: Tensor, mask_B11L: Tensor, sharing: Sharing | None, layer: int
+def attend_to_windows(
+    query_BHD: Tensor, windows: Sequence[Window], sharing: Sharing | None, layer: int
 ) -> Tensor:
     """Attention of one query a row to its own places and its root's, [B, H * D].
 
-    Heads that share keys and values go in as if they were places of one head: what they share is
-    then read from memory once.
+    Rows are those of the windows, one window after the other. Heads that share keys and values go
+    in as if they were places of one head: what they share is then read from memory once.
     """
     B, H, D = query_BHD.shape
-    keys_BKLD, values_BKLD = states_2BKLD
-    K = keys_BKLD.shape[1]
+    K = windows[0].seen(layer).shape[2]
     query_BKGD = query_BHD.reshape(B, K, H // K, D)
+    asked = [(query_BKGD[each.rows], *each.seen(layer), each.mask_R11L) for each in windows]
     if sharing is None:
-        mixed = F.scaled_dot_product_attention(
-            query_BKGD, keys_BKLD, values_BKLD, attn_mask=mask_B11L
-        )
-        return mixed.reshape(B, H * D)
-    mixed_BKGD, totals_BKG = attended(query_BKGD, keys_BKLD, values_BKLD, mask=mask_B11L)
+        alone = [
+            F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
+            for query, keys, values, mask in asked
+        ]
+        return torch.cat(alone).view(B, H * D)
+    parts = [attended(query, keys, values, mask=mask) for query, keys, values, mask in asked]
+    mixed_BKGD, totals_BKG = (torch.cat(each) for each in zip(*parts, strict=True))
     rows_R = sharing.rows_R
     of_rows, of_totals = mixed_BKGD[rows_R], totals_BKG[rows_R]
     put_together(of_rows, of_totals, *_attend_to_roots(query_BKGD[rows_R], sharing, layer))

@@ -76,7 +76,7 @@ class ContinuousBatch:
         self._read_at_once = read_at_once
         self._openings_kept = openings_kept
         self._nothing = inference.nothing_read()
-        self._slots = Slots(self._nothing)
+        self._slots = Slots(self._nothing, apart=inference.device.type == "cpu")
         self._speaking: list[Row] = []
         self._roster: _Roster | None = None
         self._readings: list[_Reading] = []
@@ -106,7 +106,7 @@ class ContinuousBatch:
             reading = self._open(context)
         else:
             prefix.keep_common(context)
-            reading = self._begin_reading(prefix, context)
+            reading = _Reading(prefix=prefix, ids=context)
         reading.rows.append(row)
         if reading not in self._readings:
             self._readings.append(reading)
@@ -116,6 +116,8 @@ class ContinuousBatch:
         self._kept.pop(seat, None)
         for reading in self._readings:
             reading.rows = [row for row in reading.rows if row.seat != seat]
+        # What is left of an opening waits for the next one that begins so.
+        self._readings = [reading for reading in self._readings if reading.rows]
         for slot, row in enumerate(self._speaking):
             if row.seat == seat:
                 self._leave([slot])
@@ -134,12 +136,9 @@ class ContinuousBatch:
         reading = self._openings.get(context)
         if reading is None:
             prefix = Prefix(ids=[], states_Y2KLD=self._nothing)
-            reading = self._openings[context] = self._begin_reading(prefix, context)
+            reading = self._openings[context] = _Reading(prefix=prefix, ids=context)
         self._openings.move_to_end(context)
         return reading
-
-    def _begin_reading(self, prefix: Prefix, context: tuple[int, ...]) -> _Reading:
-        return _Reading(prefix=prefix, ids=context)
 
     def _read(self) -> None:
         """Read a portion, then seat the rows whose reading is complete."""
@@ -181,16 +180,13 @@ class ContinuousBatch:
 
     def _seat(self, complete: Iterable[_Reading]) -> None:
         """Give slots to the rows that wait for these readings."""
-        ready = [(each, self._root(each)) for each in complete if each.rows]
-        newcomers = sum(len(reading.rows) for reading, _ in ready)
-        longest = max((reading.prefix.after(root) for reading, root in ready), default=0)
-        # All at once: to grow is to copy what is there.
-        self._slots.reserve(len(self._speaking) + newcomers, longest + 1)
-        for reading, root in ready:
-            for row in reading.rows:
-                self._slots.join(reading.prefix, root)
-                self._speaking.append(row)
+        newcomers: list[tuple[Prefix, Prefix | None]] = []
+        for reading in complete:
+            newcomers += [(reading.prefix, self._root(reading))] * len(reading.rows)
+            self._speaking += reading.rows
             reading.rows.clear()
+        if newcomers:
+            self._slots.join(newcomers)
             self._roster = None
         self._forget_old_openings()
 
@@ -209,13 +205,13 @@ class ContinuousBatch:
         for context, reading in list(self._openings.items()):
             if held <= self._openings_kept:
                 return
-            if not reading.missing:
+            if not reading.rows:
                 del self._openings[context]
                 held -= len(context)
 
     def _speak(self) -> None:
         rows = self._speaking
-        self._slots.reserve(len(rows), self._slots.longest + 1)
+        self._slots.make_room()
         newest_B = torch.tensor([row.newest for row in rows], device=self._inference.device)
         self._extend(self._choose(self._inference.speak(newest_B, self._slots)))
         over = [slot for slot, row in enumerate(rows) if row.finish is not None]
@@ -257,8 +253,8 @@ class ContinuousBatch:
             return []
         rows = self._speaking
         read = {slot: (*rows[slot].request.ids, *rows[slot].ids)[:-1] for slot in slots}
-        prefixes, staying = self._slots.leave(read)
-        self._speaking = [rows[old] for old in staying]
+        prefixes = self._slots.leave(read)
+        self._speaking = [row for slot, row in enumerate(rows) if slot not in read]
         self._roster = None
         return [(rows[slot], prefix) for slot, prefix in zip(slots, prefixes, strict=True)]
 

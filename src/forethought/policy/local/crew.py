@@ -9,9 +9,12 @@ a gradient is asked for. A crew runs one job per worker at a time and does not k
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+import signal
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from queue import SimpleQueue
+from threading import current_thread, main_thread
 from typing import Any, Protocol
 
 import torch
@@ -121,8 +124,12 @@ class LocalCrew:
 
     def run_now(self, job: Job, payloads: Sequence[Any]) -> list[Any]:
         """Run the job and wait for it; what it emits is heard by nobody."""
-        port = Port(emit=lambda value: None, inbox=SimpleQueue())
-        return [self._thread.submit(job, self._replica, each, port).result() for each in payloads]
+        self._told = SimpleQueue()
+        port = Port(emit=lambda value: None, inbox=self._told)
+        with _interrupted_at_once():
+            return [
+                self._thread.submit(job, self._replica, each, port).result() for each in payloads
+            ]
 
     def tell(self, place: int, message: Any) -> None:
         """Let the job at work hear something."""
@@ -206,9 +213,10 @@ class ForkedCrew:
     def run_now(self, job: Job, payloads: Sequence[Any]) -> list[Any]:
         """Run the job on the workers and wait for them; what it emits is heard by nobody."""
         asked = list(zip(self._workers, payloads, strict=False))
-        for worker, payload in asked:
-            worker.ask_now(job, payload)
-        return [worker.answer_now() for worker, _ in asked]
+        with _interrupted_at_once():
+            for worker, payload in asked:
+                worker.ask_now(job, payload)
+            return [worker.answer_now() for worker, _ in asked]
 
     def tell(self, place: int, message: Any) -> None:
         """Let the job of one of the workers at work hear something."""
@@ -230,6 +238,20 @@ class ForkedCrew:
 
     def _alive(self) -> list[Worker]:
         return [worker for worker in self._workers if worker.alive]
+
+
+@contextmanager
+def _interrupted_at_once() -> Generator[None]:
+    """Let Ctrl-C raise where this thread waits: an event loop would wait until it is back there."""
+    before = signal.getsignal(signal.SIGINT)
+    if current_thread() is not main_thread() or before is None or isinstance(before, int):
+        yield  # signals come elsewhere, or Ctrl-C does here what the system has it do
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _computing_with(threads: int | None) -> None:

@@ -60,9 +60,7 @@ class Decoder:
 
     def __init__(self, model: nn.Module) -> None:
         """Read the modules of a (possibly adapted) causal language model of a known family."""
-        whole: Any = model
-        if hasattr(whole, "get_base_model"):
-            whole = whole.get_base_model()
+        whole = unwrapped(model)
         config = whole.config
         _refuse_unknown(config)
         self.heads: int = config.num_attention_heads
@@ -102,6 +100,12 @@ class Decoder:
             places_1T = torch.arange(length, device=self.device)[None]
             cos_1TD, sin_1TD = self._rotary(self._embed.weight[:1, :1], places_1T)
         return cos_1TD[0], sin_1TD[0]
+
+
+def unwrapped(model: nn.Module) -> Any:
+    """The `transformers` model itself, without the adapters' frame."""
+    whole: Any = model
+    return whole.get_base_model() if hasattr(whole, "get_base_model") else whole
 
 
 def _refuse_unknown(config: Any) -> None:

@@ -20,10 +20,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from forethought.policy.local.decoder import unwrapped
+
 JOINED = (("self_attn", ("q_proj", "k_proj", "v_proj")), ("mlp", ("gate_proj", "up_proj")))
 """Which modules of a layer are read as one."""
 
-PACKED_FROM = 2**17
+PACKED_FROM = 2**19
 """Numbers in a matrix from which on it is copied in the order of reading: caches hold smaller ones,
 which gain nothing."""
 
@@ -99,9 +101,9 @@ class FusedWeights:
         self.head = self._matrix([whole.lm_head])
 
     def release(self) -> None:
-        """Give back what was copied. Nothing can be read until the next `refresh`."""
+        """Give back what was copied, if it is there. Nothing can be read until `refresh`."""
         self.layers = []
-        del self.head
+        vars(self).pop("head", None)
 
     def _layer(self, layer: Any) -> FusedLayer:
         attention, feed = layer.self_attn, layer.mlp
@@ -133,12 +135,6 @@ class FusedWeights:
             for norm, heads in zip((query, key), self._heads, strict=True)
         ]
         return Norm(weight_E=torch.cat(parts), epsilon=query.variance_epsilon)
-
-
-def unwrapped(model: nn.Module) -> Any:
-    """The `transformers` model itself, without the adapters' frame."""
-    whole: Any = model
-    return whole.get_base_model() if hasattr(whole, "get_base_model") else whole
 
 
 def fuse(model: nn.Module) -> None:
@@ -190,14 +186,19 @@ def _packed(weight_OE: Tensor) -> Tensor | None:
 
     The copy is of oneDNN's making, by the operators that compiled models use.
     """
-    if (
-        weight_OE.device.type != "cpu"
-        or weight_OE.dtype not in (torch.float32, torch.bfloat16)
-        or weight_OE.numel() < PACKED_FROM
-        or not torch.backends.mkldnn.is_available()
-    ):
+    if weight_OE.device.type != "cpu" or weight_OE.numel() < PACKED_FROM:
+        return None
+    if not can_pack(weight_OE.dtype):
         return None
     return torch.ops.mkldnn._reorder_linear_weight(weight_OE.contiguous())
+
+
+def can_pack(dtype: torch.dtype) -> bool:
+    """Whether this processor has an order of reading for such numbers: few have for bfloat16."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    bfloat16: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return dtype is torch.float32 or (dtype is torch.bfloat16 and bfloat16)
 
 
 def _effective(module: Any) -> Tensor:

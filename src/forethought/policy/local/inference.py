@@ -13,13 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from forethought.policy.local.cached_attention import attend_to_past, attend_to_slots, visible
+from forethought.policy.local.cached_attention import attend_to_past, attend_to_windows
 from forethought.policy.local.decoder import Decoder, rotate
 from forethought.policy.local.fused import FusedLayer, FusedWeights
 from forethought.policy.local.prefixes import Prefix
 from forethought.policy.local.slots import Slots
 
-SHARED_FROM = 2**16
+SHARED_FROM = 2**17
 """Bytes of keys and values a layer from which on it pays to keep once what rows begin with."""
 
 
@@ -91,25 +91,22 @@ class Inference:
 
     @torch.inference_mode()
     def speak(self, ids_B: Tensor, slots: Slots) -> Tensor:
-        """Logits [B, V] after one more token a row, row n being in slot n.
+        """Logits [B, V] after one more token a row, in the order of the slots' rows.
 
         Each token's keys and values are written after those of its row; there must be room.
         """
-        B, longest = len(slots), slots.longest + 1
-        lengths_B, rows_B = slots.lengths, torch.arange(len(slots), device=self.device)
-        places_B = slots.starts + lengths_B
-        cos_BD, sin_BD = self._rotations(places_B, slots.reach + 1)
-        mask_B11L = visible(lengths_B, longest, self._dtype)
-        hidden_BE = F.embedding(ids_B, self.weights.embedding_VE).float()
+        windows, order, reach = slots.windows(), slots.order, slots.reach
+        lengths_B = torch.cat([window.lengths_R for window in windows])
+        cos_BD, sin_BD = self._rotations(order.starts_B + lengths_B, reach + 1)
+        hidden_BE = F.embedding(ids_B[order.from_B], self.weights.embedding_VE).float()
         for number, layer in enumerate(self.weights.layers):
             query_BHD, pair_2BKD = self._project(layer, hidden_BE, cos_BD, sin_BD)
-            states_2BKLD = slots.layers[number]
-            states_2BKLD[:, rows_B, :, lengths_B] = pair_2BKD.transpose(0, 1)
-            seen_2BKLD = states_2BKLD[:, :B, :, :longest]
-            mixed_BE = attend_to_slots(query_BHD, seen_2BKLD, mask_B11L, slots.sharing, number)
+            for window in windows:
+                window.write(number, pair_2BKD)
+            mixed_BE = attend_to_windows(query_BHD, windows, order.sharing, number)
             hidden_BE = _finish(layer, hidden_BE, mixed_BE)
         slots.lengthen()
-        return self.weights.head(self.weights.norm(hidden_BE)).float()
+        return self.weights.head(self.weights.norm(hidden_BE[order.back_B])).float()
 
     def _project(
         self, layer: FusedLayer, hidden_NE: Tensor, cos_ND: Tensor, sin_ND: Tensor

@@ -1,8 +1,10 @@
 """Models on this machine: made fresh, loaded, adapted, saved as ordinary Hugging Face folders."""
 
+import copy
 import importlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -23,12 +25,15 @@ from transformers.utils import logging as transformers_logging
 from forethought.core.errors import PolicyError, RecipeError, boundary
 from forethought.policy.formats import ChatFormat, chat_format
 from forethought.policy.local.settings import FormatName, FreshModel
-from forethought.policy.local.value_head import belongs_to_head, value_head_of
+from forethought.policy.local.value_head import belongs_to_head
 
 tensors: Any = safetensors_torch
 TOKENIZER = "tokenizer.json"
 FORMAT = "forethought.json"
+GENERATION = "generation_config.json"
 ADAPTER = "adapter_config.json"
+WEIGHTS = "*model*.safetensors"
+"""The files that hold a network's weights, or its adapters'."""
 ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 NEUTRAL = {
@@ -58,14 +63,26 @@ class LocalModel:
         """How many numbers the network has."""
         return sum(each.numel() for each in self.network.parameters())
 
-    def save(self, folder: Path) -> None:
-        """Write network, tokenizer and the name of the chat format into `folder`."""
+    def save(self, folder: Path) -> dict[str, Mapping[str, Tensor]]:
+        """Write network, tokenizer and the name of the chat format into `folder`.
+
+        Other programs read in `generation_config.json` that the format's end of turn ends a text,
+        beside what ended one before. Returns the weights that are to be in the files, by the
+        pattern of these: of weights that are tied, one alone is written.
+        """
         transformers_logging.disable_progress_bar()
         network: Any = self.network
-        network.save_pretrained(folder, **_own_weights(network))
+        weights = _own_weights(network)
+        whole = {} if hasattr(network, "peft_config") else {"state_dict": {**weights}}
+        network.save_pretrained(folder, **whole)  # which empties the dictionary that it is given
+        # A copy, since the library refuses to save some published configs once they are changed.
+        config = copy.deepcopy(network.generation_config)
+        config.eos_token_id = _ends(config.eos_token_id, self.format.end_of_turn)
+        config.to_json_file(folder / GENERATION)
         # Written by Python, whose errors say that the disk refused; the library's are untyped.
         (folder / TOKENIZER).write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
         (folder / FORMAT).write_text(json.dumps({"format": self.format.name}))
+        return {WEIGHTS: weights}
 
     def load_weights(self, folder: Path) -> None:
         """Take the weights that `save` wrote, in place: whoever shares them sees them."""
@@ -79,13 +96,26 @@ class LocalModel:
             _take(network, tensors.load_file(folder / "model.safetensors"))
 
 
-def _own_weights(network: nn.Module) -> dict[str, Any]:
-    """What to tell the library to save, where a critic's head is not to be among it."""
-    if value_head_of(network) is None or hasattr(network, "peft_config"):
-        return {}  # adapters alone are saved anyway
+def _own_weights(network: nn.Module) -> dict[str, Tensor]:
+    """What of a network is saved, by the names in the file: not a critic's head.
+
+    Of a network with adapters, these alone.
+    """
+    if hasattr(network, "peft_config"):
+        peft: Any = importlib.import_module("peft")
+        return peft.get_peft_model_state_dict(network, save_embedding_layers=False)
     state = network.state_dict()
-    own = {name: weight for name, weight in state.items() if not belongs_to_head(name)}
-    return {"state_dict": own}
+    return {name: weight for name, weight in state.items() if not belongs_to_head(name)}
+
+
+def _ends(known: int | list[int] | None, end_of_turn: int) -> list[int]:
+    """The ids that end a text: those that are known, and the end of a turn.
+
+    >>> _ends(None, 7), _ends(2, 7), _ends([7, 2], 7)
+    ([7], [2, 7], [7, 2])
+    """
+    ends = [known] if isinstance(known, int) else list(known or ())
+    return ends if end_of_turn in ends else [*ends, end_of_turn]
 
 
 def _take(network: nn.Module, weights: dict[str, Tensor]) -> None:
@@ -174,6 +204,16 @@ def with_adapters(model: LocalModel, rank: int, alpha: int, seed: int = 0) -> Lo
         torch.manual_seed(seed)
         adapted: Any = peft.get_peft_model(model.network, settings)
     return LocalModel(network=adapted, tokenizer=model.tokenizer, format=model.format)
+
+
+def merged(model: LocalModel) -> LocalModel:
+    """A model with its adapters put into its weights (LoRA: W + alpha / rank * B A), so that it
+    stands by itself; one without adapters as it is. Uses `model` up: its network is changed.
+    """
+    network: Any = model.network
+    if not hasattr(network, "peft_config"):
+        return model
+    return replace(model, network=network.merge_and_unload())
 
 
 def _load_whole(name: str, format_name: FormatName | None) -> LocalModel:

@@ -15,6 +15,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from forethought.policy.local.prefixes import alike
+
 WORTH = 8
 """A beginning is shared when the tokens saved, times this, reach the tokens that read it: these
 then attend in two parts, which must be put together in every layer."""
@@ -76,20 +78,6 @@ class _Span:
     end: int
 
 
-def common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two rows have in common from their beginning.
-
-    >>> common([5, 6, 7], [5, 6, 8, 9])
-    2
-    """
-    same = 0
-    for mine, theirs in zip(one, other, strict=False):
-        if mine != theirs:
-            break
-        same += 1
-    return same
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alike:
     """Rows in an order in which those that begin alike are neighbours.
@@ -112,7 +100,7 @@ class Alike:
         return cls(
             order=order,
             lengths=[len(rows[row]) for row in order],
-            alike=[common(rows[one], rows[other]) for one, other in pairwise(order)],
+            alike=[alike(rows[one], rows[other]) for one, other in pairwise(order)],
         )
 
     def laid(self, first: int, end: int) -> int:
@@ -123,21 +111,21 @@ class Alike:
 
 def pack(rows: Sequence[Sequence[int]]) -> Packing:
     """Lay rows of ids, whatever their order."""
-    alike = Alike.sort(rows)
-    T = max(alike.lengths, default=0)
+    laid = Alike.sort(rows)
+    T = max(laid.lengths, default=0)
     ids: list[int] = []
     positions: list[int] = []
     owners: list[int] = []
     starts: list[int] = []
     place_BT = torch.zeros(len(rows), T, dtype=torch.long)
-    spans = _spans(alike.lengths, alike.alike)
+    spans = _spans(laid.lengths, laid.alike)
     for span in spans:
-        owner = alike.order[span.first]
+        owner = laid.order[span.first]
         starts.append(len(ids))
         ids.extend(rows[owner][span.begin : span.end])
         positions.extend(range(span.begin, span.end))
         owners.extend(range(owner * T + span.begin, owner * T + span.end))
-        readers = torch.tensor(alike.order[span.first : span.last + 1])
+        readers = torch.tensor(laid.order[span.first : span.last + 1])
         place_BT[readers, span.begin : span.end] = torch.arange(starts[-1], len(ids))
     return Packing(
         ids_N=torch.tensor(ids, dtype=torch.long),
@@ -148,7 +136,7 @@ def pack(rows: Sequence[Sequence[int]]) -> Packing:
     )
 
 
-def _spans(lengths: Sequence[int], alike: Sequence[int]) -> list[_Span]:
+def _spans(lengths: Sequence[int], common: Sequence[int]) -> list[_Span]:
     """What to lay for sorted rows, depth first: what is shared stands before what reads it."""
     spans: list[_Span] = []
     waiting = [(0, len(lengths), 0)] if lengths else []
@@ -158,12 +146,12 @@ def _spans(lengths: Sequence[int], alike: Sequence[int]) -> list[_Span]:
             if lengths[first] > depth:
                 spans.append(_Span(first=first, last=first, begin=depth, end=lengths[first]))
             continue
-        shared = min(alike[first : end - 1])
+        shared = min(common[first : end - 1])
         saved = (shared - depth) * (end - first - 1)
         if saved and saved * WORTH >= sum(lengths[first:end]) - shared * (end - first):
             spans.append(_Span(first=first, last=end - 1, begin=depth, end=shared))
             depth = shared
-        cuts = [first, *(n + 1 for n in range(first, end - 1) if alike[n] == shared), end]
+        cuts = [first, *(n + 1 for n in range(first, end - 1) if common[n] == shared), end]
         branches = [(one, other, depth) for one, other in pairwise(cuts)]
         waiting.extend(reversed(branches))
     return spans

@@ -50,6 +50,10 @@ class Replica:
         return Inference(self.model, self.decoder, self.dtype)
 
 
+class GoneError(PolicyError):
+    """A replica is no more: it was put away, or its process ended."""
+
+
 CLOSED = object()
 """What an inbox holds when nothing more will come."""
 
@@ -68,14 +72,14 @@ class Port:
     def wait(self) -> list[Any]:
         """What the other side told since it was last asked: at least one thing.
 
-        Raises `PolicyError` when nothing will come any more.
+        Raises `GoneError` when nothing will come any more.
         """
         return [_open(self.inbox.get()), *self.heard()]
 
     def heard(self) -> list[Any]:
         """What the other side told since it was last asked: perhaps nothing.
 
-        Raises `PolicyError` when nothing will come any more.
+        Raises `GoneError` when nothing will come any more.
         """
         heard: list[Any] = []
         while True:
@@ -87,7 +91,7 @@ class Port:
 
 def _open(message: Any) -> Any:
     if message is CLOSED:
-        raise PolicyError("the model was put away while it was at work")
+        raise GoneError("the model was put away while it was at work")
     return message
 
 

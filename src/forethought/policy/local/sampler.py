@@ -11,12 +11,14 @@ The replicas listen for as long as anybody is seated. Then they are free, for gr
 """
 
 import asyncio
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from forethought.core.errors import ForethoughtError, PolicyError, boundary
 from forethought.policy.local.crew import Crew
+from forethought.policy.local.replica import GoneError
 from forethought.policy.local.rounds import Rounds
 from forethought.policy.local.speaking import (
     Ended,
@@ -30,6 +32,10 @@ from forethought.policy.local.speaking import (
 from forethought.policy.local.turns import Request
 from forethought.policy.local.worker import WorkerDiedError
 from forethought.policy.protocol import Sampled, SamplingSettings
+
+
+class LostReplica(UserWarning):
+    """A replica failed, and no turn with it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -129,6 +135,7 @@ class LocalSampler:
         if not self.deterministic:
             self._session.begin(self._take(self._waiting), self.version)
         elif not everyone:
+            self._session.rehouse([self._waiting[number] for number in sorted(self._waiting)])
             for place in sorted(self._session.complete):
                 at_home = [number for number, seat in self._waiting.items() if seat.home == place]
                 self._session.go_on(place, self._take(at_home), self.version)
@@ -175,13 +182,15 @@ class _Session:
 
     def begin(self, seats: Sequence[_Seat], version: int) -> None:
         """Tell each seat's home of the turn that it asks for; find homes for those without."""
-        homeless = [seat for seat in seats if seat.home not in self._listening]
-        for seat, home in zip(homeless, self._homes(len(homeless)), strict=True):
-            seat.home = home
-            self._loads[home] += 1
+        self._house([seat for seat in seats if seat.home not in self._listening])
         for place in sorted(self._listening):
             if at_home := [seat for seat in seats if seat.home == place]:
                 self._tell(place, at_home, version)
+
+    def rehouse(self, seats: Sequence[_Seat]) -> None:
+        """Find homes for the seats that had one which is lost: they go on beside those there."""
+        lost = (seat for seat in seats if seat.home is not None)
+        self._house([seat for seat in lost if seat.home not in self._listening])
 
     def go_on(self, place: int, seats: Sequence[_Seat], version: int) -> None:
         """Let a replica go on with the turns that it has and with those of its seats, if any."""
@@ -253,22 +262,32 @@ class _Session:
         self._sampler.soon()
 
     def _lose(self, place: int, error: PolicyError) -> None:
-        """A replica has failed: what a dead one was doing the others can do."""
+        """A replica has failed: what a dead one was doing the others can do.
+
+        Warns (`LostReplica`) where no turn fails of it, unless a replica is gone that was told to
+        stop.
+        """
         self._listening.discard(place)
         self._rounds.lose(place)
         lost = [seat for seat in self._at_work.values() if seat.home == place]
         if isinstance(error, WorkerDiedError) and self._listening:
             self.begin(lost, self._version)
-            return
+            lost = []
         for seat in lost:
             del self._at_work[seat.number]
             seat.fail(error)
+        if not lost and not (self._stopped and isinstance(error, GoneError)):
+            warnings.warn(
+                f"a replica was lost, no turn with it: {error}", LostReplica, stacklevel=2
+            )
 
-    def _homes(self, count: int) -> list[int]:
-        """A replica for each newcomer: neighbours stay together, for they begin alike."""
-        loads = dict(self._loads)
+    def _house(self, homeless: Sequence[_Seat]) -> None:
+        """Give each a replica that listens: neighbours stay together, for they begin alike."""
         given = dict.fromkeys(sorted(self._listening), 0)
-        for _ in range(count):
-            place = min(given, key=lambda place: (loads[place] + given[place], place))
+        for _ in homeless:
+            place = min(given, key=lambda place: (self._loads[place] + given[place], place))
             given[place] += 1
-        return [place for place, number in given.items() for _ in range(number)]
+        homes = [place for place, number in given.items() for _ in range(number)]
+        for seat, home in zip(homeless, homes, strict=True):
+            seat.home = home
+            self._loads[home] += 1

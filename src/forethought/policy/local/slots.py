@@ -1,24 +1,24 @@
 """The rows that speak at once, and the keys and values of what each has read.
 
-Rows lie side by side, row n in slot n. What rows begin with alike may be a root, which is held
-and read once for all of them; a slot then holds what comes after it. Layers lie apart from each
-other, so that to grow or shrink takes room for one layer more and not for all of them twice.
+Rows lie on shelves by their length. What rows begin with alike may be a root, which is held and
+read once for all of them; a shelf then holds what comes after it.
 
-Shapes: Y layers, B rows, R rows with a root, K key-value heads, L places, D head size; the pair 2
+Shapes: B rows, R rows with a root; Y layers, K key-value heads, L places, D head size; the pair 2
 is keys and values.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import add
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from forethought.policy.local.prefixes import BLOCK, Prefix, blocks
+from forethought.policy.local.shelves import Shelf, ShelvedRow, Window, arranged
 
-SPARE = 8
-"""Slots that are not worth giving back."""
+SMALLEST = 128
+"""Places of the smallest shelf; each next one has twice as many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,144 +30,160 @@ class Sharing:
     roots: tuple[tuple[Prefix, int], ...]
 
 
-class Slots:
-    """Rows that speak at once."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """The rows in the order in which they lie: shelf by shelf.
 
-    def __init__(self, empty_Y2KLD: Tensor) -> None:
-        """No rows; `empty_Y2KLD` has the sizes, number type and device (its L may be 0)."""
-        Y, _, K, _, D = empty_Y2KLD.shape
-        self.layers = [empty_Y2KLD.new_zeros(2, 0, K, 0, D) for _ in range(Y)]
-        """States [2, B, K, L, D] of each layer, with room for more rows and places."""
-        self._lengths: list[int] = []
-        self._roots: list[Prefix | None] = []
-        self._starts_B: Tensor | None = None
-        self._sharing: Sharing | None = None
+    Row n of those comes from `from_B[n]` of the rows as they are known outside, and row n of these
+    lies at `back_B[n]`. `starts_B` is how many places each one's root holds.
+    """
+
+    from_B: Tensor
+    back_B: Tensor
+    starts_B: Tensor
+    sharing: Sharing | None
+
+
+class Slots:
+    """Rows that speak at once, numbered in the order in which they joined."""
+
+    def __init__(self, nothing_Y2KLD: Tensor, *, apart: bool = True) -> None:
+        """No rows; `nothing_Y2KLD` has the sizes, number type and device (its L is 0).
+
+        With `apart` rows lie on shelves by their length, otherwise all on that of the longest:
+        each shelf is an operation a layer, which a GPU has less time for than for masked places.
+        """
+        self._nothing_Y2KLD = nothing_Y2KLD
+        self._apart = apart
+        self._rows: list[ShelvedRow] = []
+        self._shelves: list[Shelf] = []
+        self._order: Order | None = None
 
     def __len__(self) -> int:
-        return len(self._lengths)
-
-    @property
-    def longest(self) -> int:
-        """The most places that a row holds after its root."""
-        return max(self._lengths, default=0)
+        return len(self._rows)
 
     @property
     def reach(self) -> int:
         """The most places that a row has read, its root's included."""
-        starts = (0 if root is None else root.length for root in self._roots)
-        return max(map(add, starts, self._lengths), default=0)
+        return max((row.start + row.length for row in self._rows), default=0)
 
     @property
-    def lengths(self) -> Tensor:
-        """How many places each row holds after its root: where its next one will be."""
-        return torch.tensor(self._lengths, device=self.layers[0].device)
+    def order(self) -> Order:
+        """How the rows lie."""
+        if self._order is None:
+            self._order = self._find_order()
+        return self._order
 
-    @property
-    def starts(self) -> Tensor:
-        """How many places each row's root holds."""
-        if self._starts_B is None:
-            starts = [0 if root is None else root.length for root in self._roots]
-            self._starts_B = torch.tensor(starts, device=self.layers[0].device)
-        return self._starts_B
+    def windows(self) -> tuple[Window, ...]:
+        """What the next step sees of each shelf, in the order of the rows that lie there."""
+        starts = accumulate((len(shelf.rows) for shelf in self._shelves), initial=0)
+        return tuple(map(Window.of, self._shelves, starts))
 
-    @property
-    def sharing(self) -> Sharing | None:
-        """The rows that stand on roots; None where no row does."""
-        if self._sharing is None and any(self._roots):
-            rows: dict[Prefix, list[int]] = {}
-            for row, root in enumerate(self._roots):
-                if root is not None:
-                    rows.setdefault(root, []).append(row)
-            flat = [row for each in rows.values() for row in each]
-            self._sharing = Sharing(
-                rows_R=torch.tensor(flat, device=self.layers[0].device),
-                roots=tuple((root, len(each)) for root, each in rows.items()),
-            )
-        return self._sharing
+    def make_room(self) -> None:
+        """Room for one more place: rows that fill their shelf move to the next."""
+        if any(shelf.is_full for shelf in self._shelves):
+            self._settle(self._rows)
 
-    def reserve(self, rows: int, places: int) -> None:
-        """Make room for at least this many rows of this many places after their roots."""
-        _, held_rows, _, held_places, _ = self.layers[0].shape
-        if rows <= held_rows and places <= held_places:
-            return
-        # By an eighth at least, so that copying stays a small part of what is done meanwhile.
-        if places > held_places:
-            places = blocks(max(places + BLOCK, held_places + held_places // 8))
-        self._resize(max(rows, held_rows), max(places, held_places))
-
-    def join(self, prefix: Prefix, root: Prefix | None) -> None:
-        """One more row, which has read `prefix` and stands on `root`. There must be room.
-
-        The root is None, or the prefix itself, or its root.
-        """
-        slot, length = len(self), prefix.after(root)
-        own_Y2KLD = prefix.own
-        own_Y2KLD = own_Y2KLD[:, :, :, own_Y2KLD.shape[3] - length :]
-        for layer_2BKLD, own_2KLD in zip(self.layers, own_Y2KLD, strict=True):
-            layer_2BKLD[:, slot, :, :length] = own_2KLD
-        self._lengths.append(length)
-        self._roots.append(root)
-        self._changed()
+    def join(self, newcomers: Iterable[tuple[Prefix, Prefix | None]]) -> None:
+        """More rows, each having read a prefix, on a root: None, or the prefix itself, or its
+        root."""
+        new = [
+            ShelvedRow(length=prefix.after(root), root=root, prefix=prefix)
+            for prefix, root in newcomers
+        ]
+        if new:
+            self._settle([*self._rows, *new])
 
     def lengthen(self) -> None:
         """Every row has read one more token."""
-        self._lengths = [length + 1 for length in self._lengths]
+        for row in self._rows:
+            row.length += 1
 
-    def leave(self, read: Mapping[int, Sequence[int]]) -> tuple[list[Prefix], list[int]]:
-        """Rows leave: `read` has their slots, and the ids that each has read.
+    def leave(self, read: Mapping[int, Sequence[int]]) -> list[Prefix]:
+        """Rows leave: `read` has their numbers, and the ids that each has read. Their prefixes.
 
-        Their prefixes, and for every slot from now on the one that its row had before: the last
-        rows move into what is free.
+        Those behind them move up.
         """
-        prefixes = [self._prefix(slot, ids) for slot, ids in read.items()]
-        staying = arranged(len(self), read.keys())
-        moves = [(old, new) for new, old in enumerate(staying) if old != new]
-        kept = len(staying)
-        places = blocks(max((self._lengths[old] for old in staying), default=0))
-        for number, layer_2BKLD in enumerate(self.layers):
-            for slot, prefix in zip(read, prefixes, strict=True):
-                length = self._lengths[slot]
-                prefix.own[number].copy_(layer_2BKLD[:, slot, :, :length])
-            for old, new in moves:
-                length = self._lengths[old]
-                layer_2BKLD[:, new, :, :length] = layer_2BKLD[:, old, :, :length]
-            if layer_2BKLD.shape[1] > 2 * kept + SPARE:
-                self.layers[number] = layer_2BKLD[:, :kept, :, :places].clone()
-        self._lengths = [self._lengths[old] for old in staying]
-        self._roots = [self._roots[old] for old in staying]
-        self._changed()
-        return prefixes, staying
+        prefixes = [self._prefix(self._rows[number], ids) for number, ids in read.items()]
+        if read:
+            self._settle([row for number, row in enumerate(self._rows) if number not in read])
+        return prefixes
 
-    def _prefix(self, slot: int, ids: Sequence[int]) -> Prefix:
-        """A prefix with room for what `slot` holds and some more, and nothing written yet."""
-        _, _, K, _, D = self.layers[0].shape
-        places = blocks(self._lengths[slot] + BLOCK)
-        return Prefix(
-            ids=list(ids),
-            states_Y2KLD=self.layers[0].new_empty(len(self.layers), 2, K, places, D),
-            root=self._roots[slot],
+    def _prefix(self, row: ShelvedRow, ids: Sequence[int]) -> Prefix:
+        """What a row holds, with room for some more."""
+        Y, _, K, _, D = self._nothing_Y2KLD.shape
+        room = self._nothing_Y2KLD.new_empty(Y, 2, K, blocks(row.length + BLOCK), D)
+        for layer in range(Y):
+            room[layer, :, :, : row.length] = row.states(layer)
+        return Prefix(ids=list(ids), states_Y2KLD=room, root=row.root)
+
+    def _settle(self, rows: list[ShelvedRow]) -> None:
+        """Lay these rows, and no others, on the shelves for their lengths."""
+        wanted = self._places(rows)
+        by_places = {shelf.places: shelf for shelf in self._shelves}
+        for places in set(wanted) - by_places.keys():
+            by_places[places] = Shelf.empty(self._nothing_Y2KLD, places)
+        plans: list[tuple[Shelf, list[int], list[ShelvedRow]]] = []
+        # From the longest on: a row that moves leaves its spot before another comes there.
+        for places, shelf in sorted(by_places.items(), reverse=True):
+            here = [row for row, size in zip(rows, wanted, strict=True) if size == places]
+            stay = {row.spot for row in here if row.shelf is shelf}
+            staying = arranged(len(shelf.rows), set(range(len(shelf.rows))) - stay)
+            plans.append((shelf, staying, [row for row in here if row.shelf is not shelf]))
+        for layer in range(len(self._nothing_Y2KLD)):
+            for shelf, staying, coming in plans:
+                shelf.hold(layer, staying, coming)
+        for shelf, staying, coming in plans:
+            shelf.rows = [*(shelf.rows[old] for old in staying), *coming]
+            for spot, row in enumerate(shelf.rows):
+                row.shelf, row.spot, row.prefix = shelf, spot, None
+        self._shelves = [shelf for shelf, _, _ in reversed(plans) if shelf.rows]
+        self._rows = rows
+        self._order = None
+
+    def _places(self, rows: Sequence[ShelvedRow]) -> list[int]:
+        """How many places the shelf of each row has."""
+        needed = [row.length + 1 for row in rows]
+        if not self._apart:
+            needed = [max(needed, default=0)] * len(rows)
+        held = [0 if row.shelf is None else row.shelf.places for row in rows]
+        return [max(pair) for pair in zip(map(_size, needed), held, strict=True)]
+
+    def _find_order(self) -> Order:
+        device = self._nothing_Y2KLD.device
+        numbers = {id(row): number for number, row in enumerate(self._rows)}
+        lying = [row for shelf in self._shelves for row in shelf.rows]
+        from_B = torch.tensor([numbers[id(row)] for row in lying], device=device)
+        return Order(
+            from_B=from_B,
+            back_B=from_B.argsort(),
+            starts_B=torch.tensor([row.start for row in lying], device=device),
+            sharing=_sharing(lying, device),
         )
 
-    def _resize(self, rows: int, places: int) -> None:
-        used, longest = len(self), self.longest
-        for number, held_2BKLD in enumerate(self.layers):
-            _, _, K, _, D = held_2BKLD.shape
-            # Zeros, not whatever lay there: a masked place weighs nothing, but nothing times NaN
-            # is NaN.
-            larger_2BKLD = held_2BKLD.new_zeros(2, rows, K, places, D)
-            larger_2BKLD[:, :used, :, :longest] = held_2BKLD[:, :used, :, :longest]
-            self.layers[number] = larger_2BKLD
 
-    def _changed(self) -> None:
-        self._starts_B = self._sharing = None
+def _sharing(lying: Sequence[ShelvedRow], device: torch.device) -> Sharing | None:
+    """The rows that stand on roots, by their places in `lying`; None where no row does."""
+    by_root: dict[Prefix, list[int]] = {}
+    for place, row in enumerate(lying):
+        if row.root is not None:
+            by_root.setdefault(row.root, []).append(place)
+    if not by_root:
+        return None
+    flat = [place for each in by_root.values() for place in each]
+    return Sharing(
+        rows_R=torch.tensor(flat, device=device),
+        roots=tuple((root, len(each)) for root, each in by_root.items()),
+    )
 
 
-def arranged(count: int, leaving: Set[int]) -> list[int]:
-    """The slots of those that stay, `count` less those leaving, the last moved into what is free.
+def _size(places: int) -> int:
+    """The size of the shelf for rows of so many places.
 
-    >>> arranged(5, {1, 3})
-    [0, 4, 2]
+    >>> _size(129)
+    256
     """
-    stay = count - len(leaving)
-    movers = [slot for slot in range(stay, count) if slot not in leaving]
-    return [movers.pop() if slot in leaving else slot for slot in range(stay)]
+    size = SMALLEST
+    while size < places:
+        size *= 2
+    return size

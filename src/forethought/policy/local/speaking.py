@@ -92,8 +92,11 @@ class _Speech:
 
     def begin(self, turns: Turns) -> None:
         if turns.version != self._version:
-            while self.batch.busy:  # what was begun with other weights ends with them
-                self._step()
+            if self.batch.busy:
+                raise ValueError(
+                    f"weights of version {turns.version} came while turns of version "
+                    f"{self._version} went on; change weights between turns"
+                )
             self._version = turns.version
             self._inference.weights.refresh()
             self.batch = ContinuousBatch(self._inference, turns.version)
@@ -105,13 +108,10 @@ class _Speech:
     def step(self) -> None:
         if self._halted and self._in_rounds:
             return
-        self._step()
+        for seat, sampled in self.batch.step():
+            self._ended += 1
+            self._port(Ended(seat=seat, sampled=sampled))
         # Half of them: fewer would let the batch run empty, more would wait for tools often.
         if self._in_rounds and self._ended >= self.batch.rows:
             self._halted = True
             self._port(Halted())
-
-    def _step(self) -> None:
-        for seat, sampled in self.batch.step():
-            self._ended += 1
-            self._port(Ended(seat=seat, sampled=sampled))

@@ -4,11 +4,12 @@ It is a submodule of the network, so that workers share it like everything else,
 of the files that others read the network from.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from safetensors import torch as tensors
-from torch import nn
+from torch import Tensor, nn
 
 from forethought.policy.local.decoder import Decoder
 
@@ -35,11 +36,13 @@ def belongs_to_head(name: str) -> bool:
     return name.startswith(f"{NAME}.")
 
 
-def save_value_head(network: nn.Module, folder: Path) -> None:
-    """Write the head into a checkpoint's folder, where there is one."""
+def save_value_head(network: nn.Module, folder: Path) -> dict[str, Mapping[str, Tensor]]:
+    """Write the head into a checkpoint's folder, where there is one; return it by its file."""
     head = value_head_of(network)
-    if head is not None:
-        tensors.save_file(head.state_dict(), folder / FILE)
+    if head is None:
+        return {}
+    tensors.save_file(head.state_dict(), folder / FILE)
+    return {FILE: head.state_dict()}
 
 
 def load_value_head(network: nn.Module, folder: Path) -> None:

@@ -26,13 +26,13 @@ from torch import Tensor, nn
 
 from forethought.core.errors import ForethoughtError, PolicyError, boundary
 from forethought.policy.local.decoder import Decoder
-from forethought.policy.local.replica import Job, Port, Replica
+from forethought.policy.local.replica import GoneError, Job, Port, Replica
 
 PR_SET_PDEATHSIG = 1
 """From <sys/prctl.h>."""
 
 
-class WorkerDiedError(PolicyError):
+class WorkerDiedError(GoneError):
     """A worker process is gone; what it was doing can be done by another."""
 
 

@@ -9,6 +9,10 @@ WINDOW = 500
 """Calls that are looked back on."""
 _REBUILD_SHARE = 0.02
 _STOP_SHARE = 0.10
+_HOST = (
+    "although its servers were built anew: look at the host's memory, processes and disk; "
+    "`forethought doctor sandbox` shows what it allows"
+)
 
 
 class Advice(Enum):
@@ -21,12 +25,15 @@ class Advice(Enum):
 class Breaker:
     """Counts calls that infrastructure failed, over the last 500.
 
+    `remedy` is what is said of them when there are too many.
+
     >>> breaker = Breaker()
     >>> [breaker.note(failed=True) for _ in range(11)][-1]
     <Advice.REBUILD: 1>
     """
 
-    def __init__(self) -> None:
+    def __init__(self, remedy: str = _HOST) -> None:
+        self._remedy = remedy
         self._recent = deque[bool](maxlen=WINDOW)
         self._since_rebuild = deque[bool](maxlen=WINDOW)
 
@@ -42,8 +49,7 @@ class Breaker:
         if failures > _STOP_SHARE * WINDOW:
             raise RecipeError(
                 f"the Python tool could not run {failures} of its last {len(self._recent)} "
-                "programs, although its servers were built anew: look at the host's memory, "
-                "processes and disk; `forethought doctor sandbox` shows what it allows"
+                f"programs, {self._remedy}"
             )
         if failed and sum(self._since_rebuild) > _REBUILD_SHARE * WINDOW:
             self._since_rebuild.clear()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from forethought.core.errors import SandboxError
+from forethought.core.errors import SandboxError, boundary
 from forethought.tools.sandbox.inside.frames import Report
 from forethought.tools.settings import PythonSettings
 
@@ -62,6 +62,7 @@ class Fleet:
         self._servers: list[ForkServer] = []
         self._mending = asyncio.Lock()
         self._watch: asyncio.Task[None] | None = None
+        self._closed = False
 
     @property
     def servers(self) -> tuple[ForkServer, ...]:
@@ -72,29 +73,43 @@ class Fleet:
         """Start all of them. Raises `SandboxError`; then none is left."""
         try:
             for _ in range(self._settings.servers):
-                self._servers.append(await self._start(self._settings))
+                self._servers.append(await self.start_another())
         except BaseException:
             await self.close()
             raise
         self._watch = asyncio.create_task(self._watch_over())
 
     async def close(self) -> None:
-        """End all of them."""
-        if self._watch is not None:
-            self._watch.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._watch
-            self._watch = None
+        """End all of them, for good, whatever became of the watch over them."""
+        self._closed = True
+        watch, self._watch = self._watch, None
         servers, self._servers = self._servers, []
-        await asyncio.gather(*(server.close() for server in servers))
+        try:
+            if watch is not None:
+                watch.cancel()
+                await asyncio.gather(watch, return_exceptions=True)
+        finally:
+            await asyncio.gather(*(server.close() for server in servers))
 
     async def start_another(self) -> ForkServer:
-        """One more that is not among them, for the caller to close."""
-        return await self._start(self._settings)
+        """One more that is not among them, for the caller to close.
+
+        Raises `SandboxError` when it does not start, or the others have been closed.
+        """
+        self._refuse_closed()
+        with boundary(SandboxError, "a fork server could not be started"):
+            server = await self._start(self._settings)
+        try:
+            self._refuse_closed()
+        except SandboxError:
+            await asyncio.shield(server.close())
+            raise
+        return server
 
     async def choose(self, attempt: int = 0) -> ForkServer:
         """The least busy, or for a later attempt another. Raises `SandboxError`."""
         await self._mend()
+        self._refuse_closed()
         servers = sorted(self._servers, key=lambda server: server.load)
         return servers[attempt % len(servers)]
 
@@ -114,8 +129,12 @@ class Fleet:
 
     async def _replace(self, place: int, why: str) -> None:
         await self._servers[place].close()
-        self._servers[place] = await self._start(self._settings)
+        self._servers[place] = await self.start_another()
         self.replaced[why] += 1
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise SandboxError("the sandbox has been closed")
 
     async def _watch_over(self) -> None:
         while True:

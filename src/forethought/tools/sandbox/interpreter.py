@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from forethought.core.errors import RecipeError
@@ -72,7 +73,9 @@ def hidden_folders(interpreter: Interpreter) -> tuple[str, ...]:
     return tuple(sorted(real - set(interpreter.packages)))
 
 
+@cache
 def _ask(python: str) -> tuple[list[int], str, str, list[str]]:
+    """What an interpreter says of itself. Asked once: no server's restart waits for its answer."""
     try:
         said = subprocess.run(
             (python, "-I", "-c", _ASK), capture_output=True, text=True, timeout=60, check=True

@@ -7,7 +7,8 @@ where no program had a hand in it: before the program began.
 import asyncio
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from itertools import count
 from types import TracebackType
 from typing import Self
@@ -18,7 +19,7 @@ from forethought.tools.sandbox.fleet import Fleet, ForkServer, Health, StartServ
 from forethought.tools.sandbox.inside.frames import End, Report, State
 from forethought.tools.sandbox.outcome import Kind, Outcome, judge
 from forethought.tools.sandbox.server import ServerDiedError, start_server
-from forethought.tools.sandbox.turnstile import Turnstile
+from forethought.tools.sandbox.turnstile import BusyError, Turnstile
 from forethought.tools.settings import PythonSettings
 
 _ATTEMPTS = 3
@@ -28,11 +29,16 @@ INFRASTRUCTURE = "infrastructure"
 
 @dataclass(slots=True)
 class Session:
-    """One attempt's interpreter: on which server it lives, once a program has run in it."""
+    """One attempt's interpreter: on which server it lives, once a program has run in it.
+
+    `fresh`: no variables can be lost, since none were made or their loss has been told. Its
+    programs run one after another, each with `turn` held.
+    """
 
     number: int
     server: ForkServer | None = None
     fresh: bool = True
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Pool:
@@ -90,16 +96,21 @@ class Pool:
     async def run(self, code: str, stdin: str = "", session: Session | None = None) -> Outcome:
         """Run one program, in line behind others if need be.
 
-        Raises `SandboxError` when the line is full, or no server could even begin it, and
-        `RecipeError` when that happens too often. A program whose server dies under it runs once
-        more, alone: if that server dies too, the program is to blame.
+        Raises `BusyError` when the line or the table of sessions is full, another `SandboxError`
+        when no server could even begin it, and `RecipeError` when that happens too often. A
+        program whose server dies under it runs once more, alone: if that server dies too, the
+        program is to blame.
         """
         if not self._fleet.servers:
             raise RuntimeError("the sandbox is not open: enter it with `async with` first")
         asked = time.monotonic()
         try:
-            async with self._line.inside():
+            # A session's later programs wait outside of the line, where they take nobody's place.
+            async with _turn(session), self._line.inside():
                 outcome = await self._run(code.encode(), stdin.encode(), session)
+        except BusyError:
+            self.counts[INFRASTRUCTURE] += 1
+            raise
         except SandboxError:
             self.counts[INFRASTRUCTURE] += 1
             if self._breaker.note(failed=True) is Advice.REBUILD:
@@ -149,7 +160,8 @@ class Pool:
                 report = await session.server.run(code, session=session.number)
             except ServerDiedError:
                 # Its other programs cannot be run again, so this one cannot be tried alone.
-                session.server, session.fresh = None, True
+                # Nor does what it defines there outlast it: the next program is told so.
+                session.server, session.fresh = None, False
                 return replace(await self._run_alone(code, b""), state_lost=True)
             if report.end is not End.SETUP:
                 return self._judge_cell(report, session, had_state=had_state)
@@ -159,7 +171,7 @@ class Pool:
     def _admit(self, session: Session) -> None:
         most = self._settings.max_sessions
         if session.number not in self._sessions and len(self._sessions) >= most:
-            raise SandboxError(
+            raise BusyError(
                 f"busy: {most} sessions of the Python tool are open: attempt fewer problems at "
                 "once, or raise tool.max_sessions"
             )
@@ -170,6 +182,10 @@ class Pool:
         lost_before = had_state and State.FRESH in report.state
         session.fresh = outcome.state_lost
         return replace(outcome, state_lost=outcome.state_lost or lost_before)
+
+
+def _turn(session: Session | None) -> AbstractAsyncContextManager[object]:
+    return nullcontext() if session is None else session.turn
 
 
 def _reason(report: Report) -> str:

@@ -6,21 +6,25 @@ service keeps programs apart is its own affair; memory and processor limits are,
 
 import asyncio
 import json
-import urllib.request
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
-from urllib.error import HTTPError, URLError
 
-from forethought.core.errors import RecipeError, SandboxError
+from httpx2 import AsyncClient, Limits
+
+from forethought.core.errors import RecipeError, SandboxError, boundary
+from forethought.core.excerpt import cut
+from forethought.tools.sandbox.breaker import Breaker
+from forethought.tools.sandbox.inside.output import Capture
+from forethought.tools.sandbox.inside.places import FLOOD
 from forethought.tools.sandbox.outcome import Kind, Outcome
 from forethought.tools.sandbox.pool import Session
-from forethought.tools.sandbox.turnstile import Turnstile
+from forethought.tools.sandbox.turnstile import BusyError, Turnstile
 from forethought.tools.settings import PythonSettings
 
 _ATTEMPTS = 3
 _GRACE_SECONDS = 30.0
-_MOST_BYTES = 64 << 20
+_MOST_BYTES = 4 * FLOOD
+_LONGEST_SHOWN = 300
 
 # The value of a last expression is shown as in the other tiers; the program itself stays as it is.
 _HARNESS = """
@@ -49,15 +53,16 @@ class Service:
                 'tool.tier="remote" needs tool.url: the address of a service up to and without '
                 "/run_code"
             )
-        room = settings.servers * settings.calls_per_server
         self._settings = settings
         self._url = f"{settings.url.rstrip('/')}/run_code"
-        self._line = Turnstile(room, settings.queue)
-        self._threads = ThreadPoolExecutor(room, thread_name_prefix="remote-tool")
+        self._line = Turnstile(settings.servers * settings.calls_per_server, settings.queue)
+        self._breaker = Breaker(f"which were sent to {self._url}: is the service well?")
+        # A connection for each program: none is found closed by a service that began anew.
+        self._client = AsyncClient(timeout=None, limits=Limits(max_keepalive_connections=0))
 
     async def __aexit__(self, kind: None, error: None, trace: None) -> None:
-        """Let go of the threads."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Let go of what connections there are."""
+        await self._client.aclose()
 
     def open_session(self) -> Session:
         """Raises `RecipeError`: the service knows no sessions."""
@@ -67,59 +72,98 @@ class Service:
         """Nothing to close."""
 
     async def run(self, code: str, stdin: str = "", session: Session | None = None) -> Outcome:
-        """Run one program. Raises `SandboxError` when the service fails three times."""
-        body = json.dumps(
-            {
-                "code": _HARNESS.format(source=code),
-                "language": "python",
-                "run_timeout": self._settings.wall_seconds,
-                "memory_limit_MB": self._settings.memory_mb,
-                "stdin": stdin,
-            }
-        ).encode()
-        failure = ""
-        async with self._line.inside():
-            for _ in range(_ATTEMPTS):
-                try:
-                    loop = asyncio.get_running_loop()
-                    answer = await loop.run_in_executor(self._threads, self._post, body)
-                    return _judge(answer)
-                except SandboxError as error:
-                    failure = str(error)
-        raise SandboxError(failure)
+        """Run one program; cancelling closes its connection at once.
 
-    def _post(self, body: bytes) -> Mapping[str, Any]:
-        request = urllib.request.Request(self._url, body, {"Content-Type": "application/json"})
+        A program that fails the service again and again, while it runs another between, is to
+        blame. Raises `BusyError` when the line is full, another `SandboxError` when the service
+        runs no program, and `RecipeError` when that happens too often.
+        """
         try:
-            seconds = self._settings.wall_seconds + _GRACE_SECONDS
-            with urllib.request.urlopen(request, timeout=seconds) as reply:
-                answer: object = json.loads(reply.read(_MOST_BYTES))
-        except (HTTPError, URLError, OSError, ValueError) as error:
-            raise SandboxError(f"{self._url}: {error}: is the service well?") from error
-        if not isinstance(answer, dict):
-            raise SandboxError(f"{self._url} answered with {type(answer).__name__}, not an object")
-        return cast("Mapping[str, Any]", answer)
+            async with self._line.inside():
+                outcome = await self._run(code, stdin)
+        except BusyError:
+            raise
+        except SandboxError:
+            self._breaker.note(failed=True)
+            raise
+        self._breaker.note(failed=False)
+        return outcome
+
+    async def _run(self, code: str, stdin: str) -> Outcome:
+        failure = ""
+        for _ in range(_ATTEMPTS):
+            outcome, failure = await self._try(code, stdin)
+            if outcome is not None:
+                return outcome
+        other, _ = await self._try("6 * 7")
+        if other is None or other.kind is not Kind.OK:
+            raise SandboxError(failure)
+        outcome, _ = await self._try(code, stdin)
+        return outcome or Outcome(kind=Kind.CRASH, detail="a fault that its service could not bear")
+
+    async def _try(self, code: str, stdin: str = "") -> tuple[Outcome | None, str]:
+        """What became of the program, or None and how the service failed."""
+        asked = {
+            "code": _HARNESS.format(source=code),
+            "language": "python",
+            "run_timeout": self._settings.wall_seconds,
+            "memory_limit_MB": self._settings.memory_mb,
+            "stdin": stdin,
+        }
+        try:
+            with boundary(SandboxError, f"{self._url} gave no answer (is the service well?)"):
+                async with asyncio.timeout(self._settings.wall_seconds + _GRACE_SECONDS):
+                    answer = await self._post(asked)
+                return _judge(answer), ""
+        except SandboxError as error:
+            return None, str(error)
+
+    async def _post(self, asked: Mapping[str, object]) -> bytes:
+        """The body of the answer, as far as it is read: of more than may be, the beginning."""
+        body = bytearray()
+        content = json.dumps(asked).encode()
+        kind = {"Content-Type": "application/json"}
+        async with self._client.stream("POST", self._url, content=content, headers=kind) as reply:
+            reply.raise_for_status()
+            async for data in reply.aiter_bytes():
+                body += data
+                if len(body) > _MOST_BYTES:
+                    break
+        return bytes(body)
 
 
-def _judge(answer: Mapping[str, Any]) -> Outcome:
+def _judge(body: bytes) -> Outcome:
     """An outcome, by what the service says of the process; `SandboxError` if it says nothing."""
-    result = answer.get("run_result")
-    if answer.get("status") == "SandboxError" or not isinstance(result, dict):
-        raise SandboxError(f"the service could not run it: {answer.get('message', answer)}")
+    if len(body) > _MOST_BYTES:
+        return Outcome(kind=Kind.OUTPUT, out_bytes=len(body))
+    answer: object = json.loads(body)
+    if not isinstance(answer, dict):
+        raise SandboxError(f"the service answered with {type(answer).__name__}, not an object")
+    said = cast("Mapping[str, Any]", answer)
+    result = said.get("run_result")
+    if said.get("status") == "SandboxError" or not isinstance(result, dict):
+        why = cut(str(said.get("message", said)), _LONGEST_SHOWN)
+        raise SandboxError(f"the service could not run it: {why}")
     run = cast("Mapping[str, Any]", result)
-    out, err = (
-        str(run.get(name) or "").encode("utf-8", "replace") for name in ("stdout", "stderr")
-    )
+    out, err = _captured(run.get("stdout")), _captured(run.get("stderr"))
     code = run.get("return_code")
+    kind = _kind(str(run.get("status")), code, err.kept)
     return Outcome(
-        kind=_kind(str(run.get("status")), code, err),
+        kind=Kind.OUTPUT if max(out.total, err.total) > FLOOD else kind,
         detail=str(code),
-        out=out,
-        err=err,
-        out_bytes=len(out),
-        err_bytes=len(err),
+        out=out.kept,
+        err=err.kept,
+        out_bytes=out.total,
+        err_bytes=err.total,
         seconds=float(run.get("execution_time") or 0.0),
     )
+
+
+def _captured(said: object) -> Capture:
+    """What was written to one stream, kept at both ends as in the other tiers."""
+    stream = Capture()
+    stream.add(str(said or "").encode("utf-8", "replace"))
+    return stream
 
 
 def _kind(status: str, code: object, err: bytes) -> Kind:

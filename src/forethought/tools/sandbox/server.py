@@ -177,13 +177,19 @@ class Server(asyncio.Protocol):
 
 
 async def start_server(settings: PythonSettings, launch: Launch | None = None) -> Server:
-    """Start a server and wait until it is ready. Raises `SandboxError` with the reason.
+    """Start a server and wait until it is ready; of one that does not start, nothing is left.
 
-    The kernel ends the server with the thread that started it, which is the event loop's.
+    Raises `SandboxError` with the server's own reason, or `OSError` where the host is short of
+    processes, descriptors or memory. The kernel ends the server with the thread that started it,
+    which is the event loop's.
     """
     ours, theirs = socket.socketpair()
-    with theirs:
-        process = _launch(theirs.fileno(), settings, launch or Launch())
+    try:
+        with theirs:
+            process = _launch(theirs.fileno(), settings, launch or Launch())
+    except BaseException:
+        ours.close()
+        raise
     server = Server(process, settings.wall_seconds + _GRACE_SECONDS)
     try:
         await asyncio.get_running_loop().create_unix_connection(lambda: server, sock=ours)
@@ -217,7 +223,12 @@ def _launch(wire: int, settings: PythonSettings, launch: Launch) -> subprocess.P
         start_new_session=True,
     )
     assert process.stdin is not None
-    with process.stdin as known:
-        lines = (str(launch.folder), str(wire), str(os.getpid()), limits.to_json())
-        known.write("\n".join(lines).encode())
+    lines = (str(launch.folder), str(wire), str(os.getpid()), limits.to_json())
+    try:
+        with process.stdin as known:
+            known.write("\n".join(lines).encode())
+    except OSError:  # it has ended already
+        process.kill()
+        process.wait()
+        raise
     return process

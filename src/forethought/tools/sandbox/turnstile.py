@@ -8,7 +8,7 @@ from forethought.core.errors import SandboxError
 
 
 class BusyError(SandboxError):
-    """The line is full."""
+    """More is asked for at once than the settings allow: no server has failed."""
 
 
 class Turnstile:

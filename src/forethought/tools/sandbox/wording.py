@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Mapping
 
+from forethought.core.excerpt import cut
 from forethought.tools.sandbox.inside.limits import TMP_MEGABYTES
 from forethought.tools.sandbox.outcome import Kind, Outcome
 from forethought.tools.settings import PythonSettings
@@ -34,22 +35,6 @@ def worded(
     lost = "[the variables of earlier programs are lost]" if outcome.state_lost else ""
     parts = (cut(written, settings.shown_characters, gone), _note(outcome, settings), lost)
     return "\n".join(part for part in parts if part) or "[no output]"
-
-
-def cut(text: str, most: int, gone: int = 0) -> str:
-    """The text, or its beginning and its end with the number of characters left out between.
-
-    `gone` counts what was left out of the middle before.
-
-    >>> cut("aaaabbbbcccc", 8)
-    'aaaa\\n[4 characters left out]\\ncccc'
-    """
-    left_out = max(0, len(text) - most) + gone
-    if not left_out:
-        return text
-    tail = min(most, len(text)) // 2
-    head = min(most, len(text)) - tail
-    return f"{text[:head]}\n[{left_out} characters left out]\n{text[len(text) - tail :]}"
 
 
 def clean(text: str, names: Mapping[str, str] = _USUAL_NAMES) -> str:

@@ -110,6 +110,8 @@ def run(source: str, streams: Streams) -> int:
 def new_main(streams: Streams) -> dict[str, Any]:
     """A fresh `__main__` to run programs in, with these streams as the standard ones."""
     sys.stdin, sys.stdout, sys.stderr = streams
+    # Scripts find these two, which the module `site` makes, and that is not imported here.
+    builtins.__dict__.update(exit=sys.exit, quit=sys.exit)
     main = ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = main

@@ -210,19 +210,32 @@ class Serving:
             self._tool.open = False
 
     def _note_end(self, number: int, status: int, ended_by: int, cpu: float) -> None:
-        place = self._places.pop(number)
+        place = self._places[number]
+        if place.go.fileno() in self._handlers and not place.session:
+            self._hear_newborn(place)  # the news of its end has overtaken its own last words
+        del self._places[number]
         if self._sessions.get(place.session) is place:
             del self._sessions[place.session]
         if place.call:
             self._finish(place, status, End(ended_by) or place.end, cpu)
-        elif self._waiting and place.end is End.SETUP:
-            self._tool.say(Report(self._waiting.popleft().call, End.SETUP, err=place.fault))
-        elif not self._announced:
-            self._tool.say(Report(0, End.SETUP, err=place.fault))
+        elif place.end is End.SETUP:
+            self._refuse_one(place.fault)
         self._release(place)
-        if place.end is not End.SETUP or self._waiting:
+        if place.end is not End.SETUP or self._wanting():
             self._arm()
         self._dispatch()
+
+    def _wanting(self) -> Request | None:
+        """The first program that waits for a new child, and not for its session."""
+        return next((r for r in self._waiting if r.session not in self._sessions), None)
+
+    def _refuse_one(self, fault: bytes) -> None:
+        """A child could not be made: tell the first program that wants one, or the tool."""
+        if request := self._wanting():
+            self._waiting.remove(request)
+            self._tool.say(Report(request.call, End.SETUP, err=fault))
+        elif not self._announced:
+            self._tool.say(Report(0, End.SETUP, err=fault))
 
     def _finish(self, place: Place, status: int, end: End, cpu: float) -> None:
         now = time.monotonic()

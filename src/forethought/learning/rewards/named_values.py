@@ -1,4 +1,4 @@
-"""Problems whose answer has named parts, checked one by one.
+"""Problems whose answer has named parts, the value of each checked one by one.
 
 A problem has parts where its `data` holds `parts`: an object of names and values, as in `{"prompt":
 ..., "answer": ..., "parts": {"mean": "4", "median": "3.5"}}`. The final message gives a part where

@@ -4,7 +4,12 @@ from pytest import approx, mark, raises
 
 from forethought.core.errors import RecipeError
 from forethought.core.problem import Problem
-from forethought.learning.rewards.parts import coverage, given_value, named_parts, verification
+from forethought.learning.rewards.named_values import (
+    coverage,
+    given_value,
+    named_parts,
+    verification,
+)
 from forethought.tasks.files import file_problems
 from learning.rewards.attempts import episode, reward, team, turn
 

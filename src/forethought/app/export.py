@@ -1,0 +1,79 @@
+"""A run's trained model as a folder that stands by itself, for other programs."""
+
+import json
+from pathlib import Path
+
+from forethought.app.context import Context
+from forethought.app.recipe import checked
+from forethought.app.show import Show
+from forethought.core.errors import RecipeError
+from forethought.journal.run import Run
+from forethought.learning.checkpoint import Checkpoints
+from forethought.learning.seal import Contents
+from forethought.policy.local.models import merged
+from forethought.watch.exams import SatExam, interval, percent, read_exams
+
+CARD = "README.md"
+_EXAMS = """## Exams
+
+Sampled attempts that are right, with a 95 % interval over problems.
+
+| exam | problems | attempts at each | right | interval | settings |
+|---|---|---|---|---|---|
+"""
+
+
+def export(run: Run, folder: Path, show: Show) -> None:
+    """Write the model of the last training stage that finished, and how it was made, to `folder`.
+
+    Adapters are put into the weights. Raises `RecipeError` where none has finished, where its
+    checkpoint is damaged, where `folder` is there already, and when the disk refuses.
+    """
+    trained = [one for one in run.stages() if one.finished and _trains(one.name)]
+    if not trained:
+        raise RecipeError(f"{run.path}: no training stage has finished yet; run sft or rl first")
+    if folder.exists():
+        raise RecipeError(f"{folder} is there already: name a new folder")
+    last = trained[-1].name
+    context = Context(checked(run.recipe, str(run.path)), run, show)
+    source = context.trained(last)
+    model = merged(context.load(last))
+
+    def write(beside: Path) -> Contents:
+        (beside / CARD).write_text(card(run, source, model.format.name), encoding="utf-8")
+        return model.save(beside)
+
+    Checkpoints(folder=folder.parent).save(folder.name, write, {"made_from": str(source)})
+    show.say(f"the model that {last} ended with is in {folder}, for any program that reads")
+    show.say(f"Hugging Face folders; {folder / CARD} says how it was made")
+
+
+def card(run: Run, source: Path, format_name: str) -> str:
+    """How the checkpoint in `source` was made, for people: its exams and its recipe."""
+    exams = "".join(map(_row, read_exams(run)))
+    return (
+        "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n"
+        f"# {run.path.resolve().name}\n\n"
+        f"Made by Forethought: the weights of `{source}`, with all adapters put into them. "
+        f"Conversations are written in the format `{format_name}`.\n\n"
+        f"{_EXAMS + exams if exams else 'It has sat no exam.'}\n\n"
+        f"## Recipe\n\n```json\n{json.dumps(run.recipe, indent=1)}\n```\n"
+    )
+
+
+def _row(exam: SatExam) -> str:
+    result = exam.result
+    settings = ", ".join(f"{name} {value}" for name, value in result.settings.items())
+    figures = (
+        exam.title,
+        len(result.problems),
+        result.attempts,
+        percent(result.average.value),
+        interval(result.average),
+        settings,
+    )
+    return f"| {' | '.join(map(str, figures))} |\n"
+
+
+def _trains(stage: str) -> bool:
+    return stage == "rl" or stage.startswith("sft_")

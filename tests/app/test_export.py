@@ -1,0 +1,56 @@
+"""A run's model leaves as a folder that other programs read, with how it was made."""
+
+import json
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from app.small import copied, forethought, refused
+from app.test_other_models import FEW, pretrained
+from forethought.policy.local.models import load_local
+
+# peft asks transformers for a property by its former name.
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+
+
+@torch.no_grad()
+def logits(network):
+    return network(torch.tensor([[1, 2, 3, 4, 5]])).logits
+
+
+def test_a_model_with_adapters_is_exported_whole_with_its_exams_and_recipe(
+    recipe, staged, tmp_path, capsys
+):
+    base = staged.sft / "checkpoints" / "sft_second" / "19"
+    run, folder = copied(staged.collect, tmp_path / "run"), tmp_path / "out" / "model"
+    words = (*FEW, "--rl.steps=1", pretrained(base, lora_rank=2))
+    for command in ("sft", "measure", "rl", "eval"):
+        assert forethought(command, recipe, "--run", run, *words) == 0
+    assert forethought("export", run, folder) == 0
+    assert "the model that rl ended with" in capsys.readouterr().out
+    exported = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    trained = load_local(str(run / "checkpoints" / "rl" / "0"))
+    torch.testing.assert_close(logits(exported), logits(trained.network), rtol=1e-5, atol=1e-5)
+    assert not torch.equal(logits(exported), logits(load_local(str(base)).network))
+    assert trained.format.end_of_turn in exported.generation_config.eos_token_id
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "| after |" in card
+    assert json.dumps(json.loads((run / "recipe.json").read_text()), indent=1) in card
+    assert "is there already: name a new folder" in refused(capsys, "export", run, folder)
+
+
+def test_a_run_that_has_trained_nothing_is_not_exported(staged, tmp_path, capsys):
+    message = refused(capsys, "export", staged.collect, tmp_path / "model")
+    assert "no training stage has finished yet; run sft or rl first" in message
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_damaged_checkpoint_is_not_exported(staged, tmp_path, capsys):
+    run = copied(staged.rl, tmp_path / "run")
+    *_, last = sorted((run / "checkpoints" / "rl").iterdir(), key=lambda path: int(path.name))
+    weights = last / "model.safetensors"
+    *others, byte = weights.read_bytes()
+    weights.write_bytes(bytes([*others, byte ^ 1]))
+    assert "is damaged" in refused(capsys, "export", run, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
