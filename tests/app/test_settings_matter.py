@@ -155,8 +155,8 @@ ROWS = {
     "rl.credit.advantage.epsilon": learning("--rl.credit.advantage.epsilon=0.5"),
     "rl.credit.advantage.ddof": learning("--rl.credit.advantage.ddof=0"),
     "rl.credit.advantage.k": learning(
-        "--rl.credit.advantage.k=2",
-        given=("--rl.credit.advantage.kind=passk", "--rl.credit.advantage.k=3"),
+        "--rl.credit.advantage.k=1",
+        given=("--rl.credit.advantage.kind=passk", "--rl.credit.advantage.k=2"),
     ),
     "rl.credit.type": learning(*BY_TURN),
     "rl.credit.discount": learning("--rl.credit.discount=0.5", given=BY_TURN),
