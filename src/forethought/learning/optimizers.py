@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from forethought.learning.eight_bit import CLASSES, eight_bit_adamw, refuse_unusable
+from forethought.learning.muon import Muon
 from forethought.learning.settings import OptimizerSettings
 from forethought.policy.local.value_head import value_head_of
 
@@ -41,7 +42,7 @@ def build_optimizers(
     optimizers = _adamw(model, rest, settings) if rest else []
     if matrices:
         optimizers.append(
-            torch.optim.Muon(matrices, lr=settings.muon_rate, weight_decay=settings.weight_decay)
+            Muon(matrices, lr=settings.muon_rate, weight_decay=settings.weight_decay)
         )
     if head is not None:
         rate = (head_rate or settings.rate) / head.in_features
