@@ -41,9 +41,7 @@ def build_optimizers(
     rest = [each for each in model.parameters() if each.requires_grad and id(each) not in taken]
     optimizers = _adamw(model, rest, settings) if rest else []
     if matrices:
-        optimizers.append(
-            Muon(matrices, lr=settings.muon_rate, weight_decay=settings.weight_decay)
-        )
+        optimizers.append(Muon(matrices, lr=settings.muon_rate, weight_decay=settings.weight_decay))
     if head is not None:
         rate = (head_rate or settings.rate) / head.in_features
         optimizers.append(torch.optim.AdamW(heads, lr=rate, weight_decay=0.0))
