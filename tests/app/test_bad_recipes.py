@@ -161,6 +161,25 @@ def test_every_fault_of_a_recipe_is_named_at_once(recipe, tmp_path, capsys):
     assert [word for word in words if word not in message] == []
 
 
+HUGE = [
+    "rl.optimizer.floor",
+    "rl.optimizer.clip_norm",
+    "rl.off_policy.correction.cap",
+    "rl.off_policy.correction.most_k3",
+    "rl.control.clip.start",
+    "rl.control.clip.fall",
+    "rl.credit.critic.clip",
+]
+
+
+@pytest.mark.parametrize("key", HUGE)
+def test_a_number_that_would_overflow_is_named(recipe, tmp_path, capsys, key):
+    folder = tmp_path / "run"
+    message = refused(capsys, "collect", recipe, "--run", folder, f"--{key}=1e308")
+    assert re.search(rf"{key}\b.* less than or equal to", message), message
+    assert not folder.exists()
+
+
 @pytest.mark.parametrize("section", ["rl", "sft", "model", "problems"])
 def test_a_missing_section_is_named(tmp_path, capsys, section):
     recipe = write_recipe(tmp_path)

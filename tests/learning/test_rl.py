@@ -175,6 +175,11 @@ def test_a_first_update_sees_the_weights_that_sampled(tmp_path):
     assert report["updates"] == 2.0
 
 
+def test_a_round_has_no_more_updates_than_groups(tmp_path):
+    (report,) = Training(tmp_path, steps=1, updates=10**18).run().reports
+    assert 2 < report["updates"] <= 4  # groups without a difference teach nothing
+
+
 @pytest.mark.parametrize("kind", ["adamw", "muon"])
 def test_a_run_that_was_killed_and_resumed_is_the_run_that_was_not_to_the_bit(kind, tmp_path):
     whole = Training(tmp_path / "whole", optimizer=kind, steps=6, save_every=2).run()

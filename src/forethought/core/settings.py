@@ -14,5 +14,8 @@ class Settings(BaseModel):
 
 
 Weight = Annotated[float, Field(ge=0, le=1e6)]
-"""How much something counts: larger ones would drown all else, and overflow where they are "
-"summed."""
+"""How much something counts: larger ones would drown all else, and overflow where they are
+summed."""
+
+Magnitude = Annotated[float, Field(gt=0, le=1e6)]
+"""A positive number that is computed with: much larger ones overflow float32 on their way."""

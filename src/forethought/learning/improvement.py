@@ -62,7 +62,7 @@ def _mini_batches(plan: RLPlan, lessons: Sequence[Lesson], step: int) -> list[li
     counted = plan.settings.selection.uninformative == "count"
     useful = [lesson for lesson in lessons if lesson.trained and (lesson.is_informative or counted)]
     random.Random(derive_seed(plan.seed, "mini-batches", step)).shuffle(useful)
-    parts = [useful[number::updates] for number in range(updates)]
+    parts = [useful[number::updates] for number in range(min(updates, len(useful)))]
     return [part for part in parts if any(lesson.is_informative for lesson in part)]
 
 

@@ -4,16 +4,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import (
     Field,
-    NonNegativeFloat,
     NonNegativeInt,
-    PositiveFloat,
     PositiveInt,
     model_validator,
 )
 
 from forethought.agents.groups import Flow, Waves, Window
 from forethought.core.errors import RecipeError
-from forethought.core.settings import Settings
+from forethought.core.settings import Magnitude, Settings
 
 Precision = Literal["float32", "bfloat16", "auto"]
 
@@ -33,7 +31,7 @@ class OptimizerSettings(Settings):
     """Optimiser steps over which the rates rise from 0."""
     schedule: Literal["constant", "cosine"] = "constant"
     """What the rates do after warm-up, over the stage's steps."""
-    floor: NonNegativeFloat = 0.1
+    floor: float = Field(default=0.1, ge=0, le=1)
     """Where `cosine` ends, as a share of the rate."""
     beta_1: float = Field(default=0.9, ge=0, lt=1)
     """AdamW's first moment decay."""
@@ -41,7 +39,7 @@ class OptimizerSettings(Settings):
     """AdamW's second moment decay."""
     weight_decay: float = Field(default=0.01, ge=0, le=100)
     """AdamW's and Muon's decoupled weight decay."""
-    clip_norm: PositiveFloat = 1.0
+    clip_norm: Magnitude = 1.0
     """The gradient's largest norm."""
 
 

@@ -3,10 +3,10 @@ for."""
 
 from typing import Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from forethought.core.errors import RecipeError
-from forethought.core.settings import Settings
+from forethought.core.settings import Magnitude, Settings
 from forethought.learning.control.presets import PRESETS, ClipBounds, ModelSize
 
 OVER_A_STAGE = ("linear-floor", "cosine")
@@ -18,9 +18,9 @@ class BandSettings(Settings):
 
     unit: Literal["initial", "nats"] = "initial"
     """initial: shares of the first entropy that the run measured; nats: entropies as they are."""
-    low: PositiveFloat = 0.5
+    low: Magnitude = 0.5
     """Below it a policy is taken to collapse."""
-    high: PositiveFloat = 1.5
+    high: Magnitude = 1.5
     """Above it a policy is taken to come apart."""
 
     @model_validator(mode="after")
@@ -40,15 +40,15 @@ class ClipSettings(Settings):
     """constant; linear-floor: down by `fall` over the stage, but not below `floor`; cosine: from
     `start` to `floor` along half a wave; entropy-feedback: up by `step` where entropy is below the
     band, down where it is above."""
-    start: PositiveFloat | None = None
+    start: Magnitude | None = None
     """The upper clip at first; the preset's if left out."""
-    fall: float = Field(default=0.15, ge=0)
+    fall: float = Field(default=0.15, ge=0, le=1e6)
     """How far linear-floor would fall by the stage's end."""
-    floor: PositiveFloat = 0.25
+    floor: Magnitude = 0.25
     """No schedule goes below it."""
-    ceiling: PositiveFloat | None = None
+    ceiling: Magnitude | None = None
     """entropy-feedback goes no higher; the preset's, or the start, if left out."""
-    step: PositiveFloat = 0.005
+    step: Magnitude = 0.005
     """entropy-feedback moves by this much."""
 
     def bounds(self, preset: ModelSize | None) -> ClipBounds:
@@ -74,7 +74,7 @@ class ClipSettings(Settings):
 class EntropySettings(Settings):
     """The coefficient of the entropy term, held so that entropy stays above a target."""
 
-    target: PositiveFloat = 0.2
+    target: Magnitude = 0.2
     """Nats. Below it the term is applied, and its coefficient grows."""
     delta: float = Field(default=1e-4, gt=0, le=1e6)
     """How far the coefficient moves in a step."""
@@ -99,11 +99,11 @@ class KLSettings(Settings):
     rule: Literal["adaptive", "band"] = "adaptive"
     """adaptive: towards a KL of `target`; band: less where entropy is below the band, more where it
     is above."""
-    start: PositiveFloat
+    start: Magnitude
     """The coefficient at first. Both rules multiply: from 0 neither could move it."""
     most: float = Field(gt=0, le=1e6)
     """The coefficient's largest value."""
-    target: PositiveFloat | None = None
+    target: Magnitude | None = None
     """adaptive, which needs it: the KL to hold, in the unit of the metric `reference_kl` (nats a
     token; published targets such as 6 are of whole sequences)."""
     horizon: PositiveInt = 10_000

@@ -2,14 +2,14 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, model_validator
 
 from forethought.core.errors import RecipeError
-from forethought.core.settings import Settings
+from forethought.core.settings import Magnitude, Settings
 
 WeightName = Literal["none", "token_tis", "sequence_tis", "icepop", "sequence_mis"]
 
-Bounds = tuple[PositiveFloat, PositiveFloat]
+Bounds = tuple[Magnitude, Magnitude]
 
 CAPPED: tuple[WeightName, ...] = ("token_tis", "sequence_tis")
 OWN_CAP = 2.0
@@ -23,7 +23,7 @@ class CorrectionSettings(Settings):
     """How a token is weighted by its ratio, learner to sampler: capped (token_tis), that of its
     sequence capped (sequence_tis), 0 outside bounds (icepop), that of its sequence 0 outside
     bounds (sequence_mis)."""
-    cap: PositiveFloat | None = None
+    cap: Magnitude | None = None
     """token_tis, sequence_tis: the largest weight (None: 2)."""
     bounds: Bounds | None = None
     """icepop, sequence_mis: where a weight is not 0 (None: 0.5 to 5, and 0.5 to 2)."""
@@ -33,11 +33,11 @@ class CorrectionSettings(Settings):
     """Reject a sequence whose ratio, the product of its tokens', is outside."""
     geometric_bounds: Bounds | None = None
     """Reject a sequence whose geometric mean of ratios is outside; 0.999 to 1.001 is usual."""
-    most_k3: PositiveFloat | None = None
+    most_k3: Magnitude | None = None
     """Reject a sequence whose mean k3 divergence is above; 0.001 to 0.01 is usual."""
     veto_below: float | None = Field(default=None, gt=0, lt=1)
     """Reject a sequence with a token whose ratio is below; 1e-4 is usual."""
-    opsm_delta: PositiveFloat | None = None
+    opsm_delta: Magnitude | None = None
     """Give weight 0 to tokens with a negative advantage in a sequence that the learner finds less
     likely than the sampler did by more than this, per token and in nats."""
 

@@ -2,10 +2,10 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, model_validator
 
 from forethought.core.errors import RecipeError
-from forethought.core.settings import Settings, Weight
+from forethought.core.settings import Magnitude, Settings, Weight
 from forethought.learning.advantage import AdvantageName, AdvantageSettings
 
 CreditName = Literal["outcome", "merged", "mt_grpo", "turn_rtg", "turn_rloo", "gigpo", "gae"]
@@ -51,7 +51,7 @@ class CriticSettings(Settings):
     """About how far a value moves in an optimiser step of the head."""
     coefficient: float = Field(default=0.5, gt=0, le=1e6)
     """Weight of the critic's loss, which also moves the layers that both share."""
-    clip: PositiveFloat = 0.5
+    clip: Magnitude = 0.5
     """How far a value may move in a round before its loss no longer rewards it."""
 
 
