@@ -94,6 +94,7 @@ def test_a_program_that_passes_every_test_is_right(grade):
         ("def add(a, b):\n    while a == 0: pass\n    return a + b", 0.75, "1 timeout"),
         ("while True: pass", 0.0, "4 timeout"),
         ("x = bytearray(10**9)", 0.0, "4 memory limit"),
+        ("print('1' * 70_000)\ndef add(a, b): return 4", 0.0, "4 output limit"),
         ("import os\nos._exit(0)", 0.0, "4 another result"),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", 0.0, "4 crash"),
     ],

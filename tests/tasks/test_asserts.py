@@ -3,6 +3,7 @@
 import pytest
 
 from forethought.tasks.asserts import UncheckableError, assertion
+from forethought.tasks.cases import MOST_SHOWN
 
 MARK = "\nmark\n"
 
@@ -62,6 +63,68 @@ def test_an_assert_that_would_tell_what_is_expected_is_none(line):
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "assert f(1) == 1e999",
+        "assert 1e999 == f(1)",
+        "assert f(1) == 1e308 * 10",
+        "assert f(1) == 1e999 - 1e999",
+        "assert f(1) == 1e999j",
+        "assert f(1) == [{1: (-1e999,)}]",
+        "assert f(1) in 5",
+        "assert f(1) not in None",
+        "assert math.isclose(f(1), 'a')",
+        "assert math.isclose(f(1), 1e999)",
+        "assert math.isclose(f(1), 0.5, foo=1)",
+        "assert math.isclose(f(1), 0.5, rel_tol=-1)",
+        "assert abs(f(1) - 'a') < 1",
+        "assert abs(f(1) - 1) < 0",
+    ],
+)
+def test_an_assert_that_no_program_can_pass_is_none(line):
+    with pytest.raises(UncheckableError):
+        assertion(line)
+
+
+@pytest.mark.parametrize("around", ["assert f(1) == {}", "assert {} == f(1)"])
+def test_a_value_to_be_equal_to_is_no_longer_than_what_is_shown(around):
+    longest = "1" * (MOST_SHOWN - 2)
+    assert assertion(around.format(repr(longest))).judge(f"{MARK}{longest!r}{MARK}", MARK)
+    with pytest.raises(UncheckableError):
+        assertion(around.format(repr(longest + "1")))
+    assert judged(f"assert f(1) in {[longest, '12']}", "12")
+
+
+TOO_DEEP = {
+    "a long sum": "+".join("1" * 20_000),
+    "signs": "-" * 5000 + "1",
+    "many signs": "-" * 100_000 + "1",
+    "brackets": "(" * 5000 + ")" * 5000,
+}
+
+
+@pytest.mark.parametrize("part", TOO_DEEP.values(), ids=TOO_DEEP)
+def test_an_assert_that_is_nested_too_deeply_is_none(part):
+    for line in (f"assert f(1) == {part}", f"assert f({part}) == 1"):
+        with pytest.raises(UncheckableError) as caught:
+            assertion(line)
+        assert len(str(caught.value)) < 700
+
+
+def test_a_call_that_can_be_read_and_not_be_written_again_is_none():
+    part = "+".join("1" * 800)
+    assert judged(f"assert f(1) == {part}", 800)
+    with pytest.raises(UncheckableError):
+        assertion(f"assert f({part}) == 800")
+
+
+@pytest.mark.parametrize("name", ["a long sum", "signs", "many signs", "brackets"])
+def test_a_setup_that_is_nested_too_deeply_is_refused(name):
+    with pytest.raises(UncheckableError, match="its setup"):
+        assertion("assert f(1) == 2", f"x = {TOO_DEEP[name]}")
+
+
+@pytest.mark.parametrize(
     "setup",
     [
         "from mine import f",
@@ -86,6 +149,8 @@ def test_a_function_of_the_setup_is_not_the_programs(setup):
         ("assert tuple(f(1)) == tuple([1, 2])", [(1, 2)], [[1, 2]]),
         ("assert f(1) == [set(), {1: (2,)}]", [[set(), {1: (2,)}]], [[set(), {1: [2]}]]),
         ("assert f(1) in ('a', 'b')", ["a"], ["c", 1]),
+        ("assert f(1) in {1: 2}", [1], [2, "1"]),
+        ("assert f(1) == frozenset([1, 'inf'])", [{1, "inf"}], [{1}]),
         ("assert f(1) is None", [None], [0, False]),
         ("assert f(1)", [True], [False, 1]),
         ("assert not f(1)", [False], [True, 0]),
@@ -102,7 +167,7 @@ def test_what_is_shown_is_judged_as_the_assert_would(line, passing, failing):
 
 @pytest.mark.parametrize(
     "written",
-    ["2", f"{MARK}2", f"{MARK}f(1){MARK}", f"{MARK}{'-' * 90_000}1{MARK}", f"{MARK}{MARK}"],
+    ["2", f"{MARK}2", f"{MARK}f(1){MARK}", f"{MARK}{'-' * 60_000}1{MARK}", f"{MARK}{MARK}"],
 )
 def test_what_is_no_value_between_marks_passes_nothing(written):
     assert not assertion("assert f(1) != 3").judge(written, MARK)

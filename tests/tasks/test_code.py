@@ -11,7 +11,7 @@ import pytest
 
 from forethought.core.errors import RecipeError
 from forethought.core.problem import Problem
-from forethought.tasks.cases import InputCase
+from forethought.tasks.cases import MOST_KEPT, InputCase
 from forethought.tasks.code import cases_of, code_problems
 from forethought.tasks.programs import ASKED, last_program
 
@@ -123,6 +123,17 @@ def test_imports_and_setup_of_tests_are_kept_for_the_call(tmp_path):
     assert (case.setup, case.expression) == ("import math\none = 1", "add(one, 2)")
 
 
+def test_what_a_row_may_leave_out_may_be_null(tmp_path):
+    found = only(tmp_path, MBPP, test_imports=None, test_setup_code=None)
+    assert found == only(tmp_path, MBPP)
+
+
+def test_blanks_that_do_not_count_make_no_output_too_long(tmp_path):
+    longest = "1" * (MOST_KEPT - 1)
+    tests = [{"input": "", "output": f"{longest}  \n\n"}]
+    assert len(cases_of(only(tmp_path, LIVE, public_test_cases=tests))) == 1
+
+
 def test_data_survives_json(tmp_path):
     for row in (MBPP, HUMANEVAL, LIVE):
         found = only(tmp_path, row)
@@ -145,7 +156,13 @@ def test_data_survives_json(tmp_path):
         ),
         (HUMANEVAL, {"test": "def check(candidate):\n    assert True"}, "no tests"),
         (HUMANEVAL, {"test": "def test(candidate):\n    assert candidate(1)"}, "check"),
+        (HUMANEVAL, {"test": f"def check(f):\n    assert f({'+'.join('1' * 800)})"}, "too deeply"),
         (LIVE, {"public_test_cases": []}, "no tests"),
+        (
+            LIVE,
+            {"public_test_cases": [{"input": "1", "output": "1" * MOST_KEPT + "\n"}]},
+            f"expects {MOST_KEPT + 1} bytes of output",
+        ),
         (
             LIVE,
             {"public_test_cases": [{"input": "1", "output": "1", "testtype": "functional"}]},
@@ -168,10 +185,16 @@ def test_a_row_that_cannot_be_checked_is_set_apart_with_the_reason(tmp_path, row
         (MBPP | {"test_list": "assert f(1)"}, "'test_list' must be a list of texts"),
         (MBPP | {"test_list": [1]}, "'test_list' must be a list of texts"),
         (MBPP | {"test_imports": "math"}, "'test_imports' must be a list"),
+        (MBPP | {"test_setup_code": 5}, "'test_setup_code' must be text"),
+        (MBPP | {"code": ["x"]}, "'code' must be text"),
+        (HUMANEVAL | {"canonical_solution": False}, "'canonical_solution' must be text"),
+        (LIVE | {"code": {}}, "'code' must be text"),
         (MBPP | {"text": ""}, "'text' must be text"),
         (HUMANEVAL | {"prompt": 3}, "'prompt' must be text"),
         (HUMANEVAL | {"test": None}, "'test' must be text"),
         (HUMANEVAL | {"test": "def check("}, "'test' is no Python"),
+        (HUMANEVAL | {"test": f"x = {'-' * 100_000}1"}, "'test' is no Python"),
+        (HUMANEVAL | {"test": f"x = {'+'.join('1' * 20_000)}"}, "'test' is no Python"),
         (LIVE | {"public_test_cases": "["}, "'public_test_cases': "),
         (LIVE | {"public_test_cases": [{"input": "1"}]}, "must be a list of objects"),
         (LIVE | {"public_test_cases": {}}, "must be a list of objects"),

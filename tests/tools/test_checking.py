@@ -8,7 +8,7 @@ import pytest
 
 from forethought.core.errors import SandboxError
 from forethought.tasks.asserts import assertion
-from forethought.tasks.cases import InputCase
+from forethought.tasks.cases import MOST_KEPT, MOST_SHOWN, InputCase
 from forethought.tools.checking import Checked, check
 from forethought.tools.sandbox.outcome import Kind, Outcome
 
@@ -203,6 +203,20 @@ def test_a_program_writes_what_it_would_write_as_a_script(checked, program):
 )
 def test_a_right_program_is_right_however_it_is_written(checked, program, line):
     assert checked(program, [assertion(line)]).right
+
+
+def test_the_longest_results_that_a_test_may_expect_are_kept_whole(checked):
+    output = InputCase(stdin="", stdout="1" * (MOST_KEPT - 1))
+    assert output.least_bytes == MOST_KEPT
+    assert checked(f"print('1' * {MOST_KEPT - 1})", [output]).right
+    value = assertion(f"assert f() == {'1' * (MOST_SHOWN - 2)!r}")
+    assert checked(f"def f(): return '1' * {MOST_SHOWN - 2}", [value]).right
+
+
+def test_what_is_not_kept_whole_is_told_from_another_result(checked):
+    output = InputCase(stdin="", stdout="1" * MOST_KEPT)
+    for program, kind in ((f"print('1' * {MOST_KEPT})", Kind.OUTPUT), ("print(2)", Kind.OK)):
+        assert checked(program, [output]) == Checked(kinds=(kind,), passed=(False,))
 
 
 def test_a_setup_is_run_after_the_program_and_before_the_call(checked):

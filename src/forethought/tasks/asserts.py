@@ -2,20 +2,22 @@
 
 `assert f(1) == 2` is one: the program computes `f(1)` and never sees the 2. A program that is asked
 for `all(x == 2 for x in f(1))` reads what is expected, and can make `all` whatever it likes: that
-is none. Nor is what expects a value that is no literal, such as an object of a class.
+is none. Nor is what expects a value that is no literal, such as an object of a class or infinity,
+or what no value meets, such as `f(1) in 5`.
 """
 
 import ast
 import builtins
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
 from forethought.core.errors import RecipeError
-from forethought.tasks.cases import AssertCase
+from forethought.tasks.cases import MOST_SHOWN, AssertCase
+from forethought.tasks.programs import NO_PYTHON
 
 _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = MappingProxyType(
     {
@@ -55,14 +57,15 @@ _MOST_SHOWN = 200
 
 
 class UncheckableError(RecipeError):
-    """A test cannot be made a case: what it expects could not be kept from the program."""
+    """A test cannot be made a case: it would tell what it expects, or no program could pass it."""
 
 
 def assertion(line: str, setup: str = "") -> AssertCase:
     """A case from one `assert` statement: a call compared with a constant, or the call alone.
 
     Also `abs(call - constant) < constant` and `math.isclose(call, constant)`. What is called may
-    not be built in or bound by `setup`, for then its arguments would tell what is expected.
+    not be built in or bound by `setup`, for then its arguments would tell what is expected. A value
+    to be equal to takes at most `MOST_SHOWN` bytes, written out.
 
     Raises `UncheckableError` for whatever else.
 
@@ -72,19 +75,20 @@ def assertion(line: str, setup: str = "") -> AssertCase:
     test, bound = _tested(line), _bound(setup)
     try:
         asked, holds = _close(test) or _compared(test) or _alone(test)
-    except (ValueError, TypeError, ArithmeticError, MemoryError, RecursionError) as error:
+        expression = ast.unparse(asked)
+    except (*NO_PYTHON, TypeError, ArithmeticError) as error:
         raise _uncheckable(line) from error
     function = _called(asked)
     if function is None or {function, "*"} & {*vars(builtins), *bound}:
         raise _uncheckable(line)
-    return AssertCase(function=function, expression=ast.unparse(asked), holds=holds, setup=setup)
+    return AssertCase(function=function, expression=expression, holds=holds, setup=setup)
 
 
 def _uncheckable(line: str) -> UncheckableError:
     return UncheckableError(
-        f"{_cut(line)}: what is expected could not be kept from the program; write "
-        "`assert call == value`, with a function of the program called on one side and a constant "
-        "on the other"
+        f"{_cut(line)}: what is expected could not be kept from the program, or no value that a "
+        "program can show meets it; write `assert call == value`, with a function of the program "
+        "called on one side and a constant on the other"
     )
 
 
@@ -100,15 +104,20 @@ def _tested(line: str) -> ast.expr:
     """What an `assert` statement says."""
     try:
         (statement,) = ast.parse(line.strip()).body
-    except (SyntaxError, ValueError) as error:
-        raise UncheckableError(f"{_cut(line)} is no assert statement: {error}") from error
+    except NO_PYTHON as error:
+        raise UncheckableError(
+            f"{_cut(line)} is no assert statement: {type(error).__name__}: {error}"
+        ) from error
     if not isinstance(statement, ast.Assert):
         raise UncheckableError(f"{_cut(line)} is no assert statement")
     return statement.test
 
 
 def _close(test: ast.expr) -> Asked | None:
-    """`abs(call - constant) < constant` and `math.isclose(call, constant)`."""
+    """`abs(call - constant) < constant` and `math.isclose(call, constant)`.
+
+    Raises `ValueError` or `TypeError` where not even the constant is close to itself.
+    """
     match test:
         case ast.Compare(
             left=ast.Call(
@@ -117,18 +126,26 @@ def _close(test: ast.expr) -> Asked | None:
             ops=[ast.Lt() | ast.LtE() as compared],
             comparators=[limit],
         ):
-            near, most, compare = _constant(other), _constant(limit), _COMPARE[type(compared)]
-            return asked, lambda value: compare(abs(value - near), most)
+            near, most, compare = _expected(other), _expected(limit), _COMPARE[type(compared)]
+
+            def holds(value: Any) -> bool:
+                return compare(abs(value - near), most)
         case ast.Call(
             func=ast.Name(id="isclose") | ast.Attribute(value=ast.Name(id="math"), attr="isclose"),
             args=[asked, other],
             keywords=named,
         ):
-            near = _constant(other)
-            limits = {str(each.arg): float(_constant(each.value)) for each in named}
-            return asked, lambda value: math.isclose(value, near, **limits)
+            near = _expected(other)
+            limits = {str(each.arg): float(_expected(each.value)) for each in named}
+
+            def holds(value: Any) -> bool:
+                return math.isclose(value, near, **limits)
+
         case _:
             return None
+    if not holds(near):
+        raise ValueError(f"not even {near!r} is close to itself")
+    return asked, holds
 
 
 def _compared(test: ast.expr) -> Asked | None:
@@ -138,10 +155,19 @@ def _compared(test: ast.expr) -> Asked | None:
     (operation,), (right,) = test.ops, test.comparators
     left, compare = test.left, _COMPARE[type(operation)]
     with suppress(ValueError):
-        expected = _constant(right)
+        expected = _meetable(operation, _expected(right))
+        if isinstance(operation, ast.In | ast.NotIn) and not isinstance(expected, Container):
+            raise TypeError(f"{expected!r} contains nothing")
         return left, lambda value: compare(value, expected)
-    expected = _constant(left)
+    expected = _meetable(operation, _expected(left))
     return right, lambda value: compare(expected, value)
+
+
+def _meetable(operation: ast.cmpop, expected: Any) -> Any:
+    """The constant; raises `ValueError` where it must be equalled and is too long to be kept."""
+    if isinstance(operation, ast.Eq) and len(repr(expected).encode()) > MOST_SHOWN:
+        raise ValueError(f"longer than {MOST_SHOWN} bytes")
+    return expected
 
 
 def _alone(test: ast.expr) -> Asked:
@@ -167,8 +193,10 @@ def _bound(setup: str) -> set[str]:
     """The names that a setup binds; `*` among them where it imports all of a module's."""
     try:
         nodes = [*ast.walk(ast.parse(setup))]
-    except (SyntaxError, ValueError) as error:
-        raise UncheckableError(f"its setup, {_cut(setup)}, is no Python: {error}") from error
+    except NO_PYTHON as error:
+        raise UncheckableError(
+            f"its setup, {_cut(setup)}, is no Python: {type(error).__name__}: {error}"
+        ) from error
     found = set[str]()
     for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -178,6 +206,16 @@ def _bound(setup: str) -> set[str]:
         elif isinstance(node, ast.alias):
             found.add((node.asname or node.name).partition(".")[0])
     return found
+
+
+def _expected(node: ast.expr) -> Any:
+    """The value of `_constant`; raises `ValueError` where infinity or no number is in it."""
+    value = _constant(node)
+    # Written out, these are names (`inf`, `nanj`); no other constant has any but of its types.
+    named = {each.id for each in ast.walk(ast.parse(repr(value))) if isinstance(each, ast.Name)}
+    if named - {"set", "frozenset"}:
+        raise ValueError(f"no literal: {', '.join(sorted(named))}")
+    return value
 
 
 def _constant(node: ast.expr) -> Any:

@@ -13,8 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-_LONGEST = 100_000
-"""Characters that a value may take, written out."""
+from forethought.tasks.programs import NO_PYTHON
+
+MOST_KEPT = 64 * 1024
+"""Bytes of output that the sandbox keeps; of more, it keeps the two ends."""
+MOST_SHOWN = MOST_KEPT - 100
+"""Bytes that a value may take, written out: the others are for the marks around it."""
 
 # The program is a module of its own that is not `__main__`, as where such tests come from, so that
 # what it does only as a script is left undone. Values of classes derived from built-in ones are
@@ -54,6 +58,11 @@ class InputCase:
     stdin: str
     stdout: str
 
+    @property
+    def least_bytes(self) -> int:
+        """Bytes of the shortest output that is right, with the end of its last line."""
+        return sum(len(line.encode("utf-8", "surrogatepass")) + 1 for line in _lines(self.stdout))
+
     def program(self, source: str, mark: str) -> str:
         """What is run: the program, whose last expression is not displayed as at a prompt."""
         return f"{source}\npass\n"
@@ -90,11 +99,11 @@ class AssertCase:
     def judge(self, written: str, mark: str) -> bool:
         """Whether the value that it showed last is as expected; one that is no literal is not."""
         parts = written.rsplit(mark, 2)
-        if len(parts) != 3 or len(parts[1]) > _LONGEST:
+        if len(parts) != 3 or len(parts[1]) > MOST_SHOWN:
             return False
         try:
             return bool(self.holds(ast.literal_eval(parts[1])))
-        except (ValueError, SyntaxError, TypeError, ArithmeticError, MemoryError, RecursionError):
+        except (*NO_PYTHON, TypeError, ArithmeticError):
             return False
 
 

@@ -15,9 +15,9 @@ from typing import Any, cast
 from forethought.core.errors import RecipeError
 from forethought.core.problem import Problem
 from forethought.tasks.asserts import UncheckableError, assertion
-from forethought.tasks.cases import Case, InputCase
+from forethought.tasks.cases import MOST_KEPT, Case, InputCase
 from forethought.tasks.files import read_rows, text_field
-from forethought.tasks.programs import ASKED, fenced
+from forethought.tasks.programs import ASKED, NO_PYTHON, fenced
 
 _PLAN = "i write the program and try it."
 _CLOSING = "so the program is\n"
@@ -78,7 +78,12 @@ def cases_of(problem: Problem) -> tuple[Case, ...]:
 def _case(test: str | Mapping[str, str], setup: str) -> Case:
     if isinstance(test, str):
         return assertion(test, setup)
-    return InputCase(stdin=test["input"], stdout=test["output"])
+    case = InputCase(stdin=test["input"], stdout=test["output"])
+    if case.least_bytes > MOST_KEPT:
+        raise UncheckableError(
+            f"a test expects {case.least_bytes} bytes of output; {MOST_KEPT} is the most"
+        )
+    return case
 
 
 def _problem(name: str, row: _Row, shown_tests: int) -> Problem:
@@ -120,8 +125,10 @@ def _read(path: Path, row: int, fields: Fields) -> _Row:
 
 def _mbpp(path: Path, row: int, fields: Fields) -> _Row:
     tests = _texts(path, row, fields, "test_list")
-    imports = _texts(path, row, fields, "test_imports") if "test_imports" in fields else []
-    setup = "\n".join(part for part in (*imports, _program(fields, "test_setup_code")) if part)
+    given = fields.get("test_imports") is not None
+    imports = _texts(path, row, fields, "test_imports") if given else []
+    code = _program(path, row, fields, "test_setup_code")
+    setup = "\n".join(part for part in (*imports, code) if part)
     functions = {assertion(test, setup).function for test in tests}
     if len(functions) > 1:
         raise UncheckableError(f"its tests call several functions: {', '.join(sorted(functions))}")
@@ -131,7 +138,7 @@ def _mbpp(path: Path, row: int, fields: Fields) -> _Row:
         question=asked + named,
         tests=tests,
         setup=setup,
-        solution=_program(fields, "code"),
+        solution=_program(path, row, fields, "code"),
         examples=tests,
     )
 
@@ -140,7 +147,7 @@ def _humaneval(path: Path, row: int, fields: Fields) -> _Row:
     # Not trimmed: the solution goes on where the prompt ends.
     text_field(path, row, fields, "prompt")
     prompt, name = fields["prompt"], text_field(path, row, fields, "entry_point")
-    solution = _program(fields, "canonical_solution")
+    solution = _program(path, row, fields, "canonical_solution")
     return _Row(
         question=f"Complete this program:\n\n{fenced(prompt.strip())}",
         tests=_checks(path, row, text_field(path, row, fields, "test"), name),
@@ -152,16 +159,22 @@ def _checks(path: Path, row: int, test: str, name: str) -> list[str]:
     """What the function `check` asserts of the function that it is given, asserted of `name`."""
     try:
         functions = [each for each in ast.parse(test).body if isinstance(each, ast.FunctionDef)]
-    except (SyntaxError, ValueError) as error:
-        raise RecipeError(f"{path}, row {row}: 'test' is no Python: {error}") from error
+    except NO_PYTHON as error:
+        raise RecipeError(
+            f"{path}, row {row}: 'test' is no Python: {type(error).__name__}: {error}"
+        ) from error
     if [each.name for each in functions] != ["check"] or len(functions[0].args.args) != 1:
         raise UncheckableError("'test' is to be one function, `check(candidate)`")
     (check,) = functions
-    return [
-        ast.unparse(_Renamed(check.args.args[0].arg, name).visit(statement))
-        for statement in check.body
-        if not _says_nothing(statement)
-    ]
+    renamed = _Renamed(check.args.args[0].arg, name)
+    try:
+        return [
+            ast.unparse(renamed.visit(statement))
+            for statement in check.body
+            if not _says_nothing(statement)
+        ]
+    except RecursionError as error:
+        raise UncheckableError("'test' is nested too deeply") from error
 
 
 def _says_nothing(statement: ast.stmt) -> bool:
@@ -205,7 +218,7 @@ def _livecodebench(path: Path, row: int, fields: Fields) -> _Row:
         question=text_field(path, row, fields, "question_content")
         + "\n\nThe program reads standard input and writes to standard output.",
         tests=[{"input": test["input"], "output": test["output"]} for test in tests],
-        solution=_program(fields, "code"),
+        solution=_program(path, row, fields, "code"),
     )
 
 
@@ -231,7 +244,11 @@ def _texts(path: Path, row: int, fields: Fields, name: str) -> list[str]:
     raise RecipeError(f"{path}, row {row}: {name!r} must be a list of texts")
 
 
-def _program(fields: Fields, name: str) -> str:
-    """The program in a field, its lines ending as Python's do; "" where there is none."""
+def _program(path: Path, row: int, fields: Fields, name: str) -> str:
+    """The program in a field, its lines ending as Python's do; "" where there is none or null."""
     found = fields.get(name)
-    return found.replace("\r\n", "\n").rstrip() if isinstance(found, str) else ""
+    if found is None:
+        return ""
+    if isinstance(found, str):
+        return found.replace("\r\n", "\n").rstrip()
+    raise RecipeError(f"{path}, row {row}: {name!r} must be text, or be left out")

@@ -13,6 +13,7 @@ from typing import Any
 from forethought.core.errors import RecipeError
 from forethought.core.problem import Problem
 from forethought.tasks.files import read_rows, text_field
+from forethought.tasks.programs import NO_PYTHON
 
 _MARK = re.compile(r"<<([^<>]*)>>")
 _CALCULATION = re.compile(r"[0-9+\-*/(). ]+")
@@ -74,6 +75,6 @@ def _step(calculation: str) -> str | None:
         return None
     try:
         ast.parse(step, mode="eval")
-    except (SyntaxError, ValueError, MemoryError, RecursionError):  # too long or too deep, too
+    except NO_PYTHON:
         return None
     return step

@@ -11,6 +11,9 @@ ASKED = (
 )
 """What a problem says of how to answer it."""
 
+NO_PYTHON = (SyntaxError, ValueError, MemoryError, RecursionError)
+"""What reading a text as Python raises where it is none, or is too long or nested too deeply."""
+
 _OPENS = re.compile(r"( {0,3})(`{3,}+|~{3,}+)[ \t]*+([^\s`{]*+)[^`]*+")
 _PYTHON = frozenset({"python", "python3", "py"})
 

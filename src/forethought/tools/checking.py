@@ -36,6 +36,8 @@ class Case(Protocol):
 class Checked:
     """How a program did: one kind of ending and one verdict for each case, in their order.
 
+    A program that wrote more than the sandbox keeps ended at the output limit.
+
     >>> Checked(kinds=(Kind.OK, Kind.TIMEOUT), passed=(True, False)).share
     0.5
     """
@@ -81,6 +83,6 @@ async def check(runner: Runner, source: str, cases: Sequence[Case]) -> Checked:
 async def _run(runner: Runner, source: str, case: Case) -> tuple[Kind, bool]:
     mark = f"\n{secrets.token_hex(16)}\n"
     outcome: Outcome = await runner.run(case.program(source, mark), case.stdin)
-    whole = outcome.kind is Kind.OK and not outcome.truncated
+    kind = Kind.OUTPUT if outcome.kind is Kind.OK and outcome.truncated else outcome.kind
     written = outcome.out.decode("utf-8", "replace")
-    return outcome.kind, whole and case.judge(written, mark)
+    return kind, kind is Kind.OK and case.judge(written, mark)
