@@ -195,12 +195,15 @@ def test_a_folder_that_holds_something_else_is_left_alone(recipe, tmp_path, caps
     assert [each.name for each in folder.iterdir()] == ["chapter[1].tex"]
 
 
-@pytest.mark.parametrize("below", ["", "deeper"])
-def test_a_run_where_a_file_is_names_it(recipe, capsys, below):
+@pytest.mark.parametrize(
+    ("below", "remedy"),
+    [("", "remove or rename what stands"), ("deeper", "name a path whose parent is a folder")],
+)
+def test_a_run_where_a_file_is_names_it(recipe, capsys, below, remedy):
     folder = recipe / below if below else recipe
     message = refused(capsys, "collect", recipe, "--run", folder)
     assert str(folder) in message
-    assert "name a path whose parent is a folder" in message
+    assert remedy in message
 
 
 @pytest.mark.skipif(not Path("/sys/kernel").is_dir(), reason="this system has no /sys")

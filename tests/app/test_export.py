@@ -1,6 +1,7 @@
 """A run's model leaves as a folder that other programs read, with how it was made."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -54,3 +55,32 @@ def test_a_damaged_checkpoint_is_not_exported(staged, tmp_path, capsys):
     weights.write_bytes(bytes([*others, byte ^ 1]))
     assert "is damaged" in refused(capsys, "export", run, tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("run/checkpoints/rl/9", "name a folder outside of it"),
+        ("run/../run/model", "name a folder outside of it"),
+        ("file/model", "is no folder: name another place"),
+        ("dangling", "is there already: name a new folder"),
+        ("new/..", "is there already: name a new folder"),
+    ],
+)
+def test_a_place_that_is_not_for_a_model_is_refused_and_left_as_it_was(
+    staged, tmp_path, capsys, place, message
+):
+    run = copied(staged.rl, tmp_path / "run")
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    before = {*tmp_path.iterdir(), *(run / "checkpoints").rglob("*")}
+    said = refused(capsys, "export", run, f"{tmp_path}/{place}")
+    assert message in said
+    assert {*tmp_path.iterdir(), *(run / "checkpoints").rglob("*")} == before
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="this system has no /proc")
+def test_a_disk_that_takes_no_folders_is_not_called_full(staged, capsys):
+    said = refused(capsys, "export", staged.rl, "/proc/model")
+    assert "see to it that /proc is a folder that takes new ones or choose another folder" in said
+    assert "--run" not in said

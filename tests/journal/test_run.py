@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from forethought.core.errors import RecipeError
+from forethought.journal.files import written_beside
 from forethought.journal.run import Run
 from journal.journal_values import small_group
 
@@ -223,3 +224,64 @@ def test_a_recipe_beside_the_journal_that_is_no_json_is_named(tmp_path):
     (tmp_path / "recipe.json").write_bytes(b"{\xff")
     with pytest.raises(RecipeError, match=r"recipe\.json.*not an intact"):
         Run.read(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[1]", "5", "null"])
+def test_a_recipe_beside_the_journal_that_is_no_object_is_named(tmp_path, text):
+    with Run.create_or_open(tmp_path, RECIPE):
+        pass
+    (tmp_path / "recipe.json").write_text(text)
+    with pytest.raises(RecipeError, match=r"recipe\.json.*an object.*not an intact"):
+        Run.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update documents set body = '[1]'",
+        "update metrics set value = 'abc'",
+        "update stages set begun_at = 'abc'",
+        "update stages set ended_at = 'abc'",
+    ],
+)
+def test_a_value_of_another_type_is_called_damage_by_reader_and_writer(tmp_path, statement):
+    with Run.create_or_open(tmp_path, RECIPE) as run:
+        stage = run.stage("rl")
+        stage.log(0, {"loss": 1.0})
+        stage.put("note", {})
+        stage.commit(0)
+    with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as connection, connection:
+        connection.execute(statement)
+    for opened in (Run.read(tmp_path), Run.create_or_open(tmp_path, RECIPE)):
+        with opened as run, pytest.raises(RecipeError, match=r"expected.*not an intact"):
+            (run.document("rl", "note"), run.series("rl", "loss"), run.stages())
+
+
+@pytest.mark.parametrize("name", ["writer.lock", "checkpoints"])
+def test_what_stands_in_the_place_of_a_part_of_a_run_is_named_with_what_to_do(tmp_path, name):
+    with Run.create_or_open(tmp_path, RECIPE):
+        pass
+    if name == "checkpoints":
+        (tmp_path / name).rmdir()
+        (tmp_path / name).write_text("a file")
+    else:
+        (tmp_path / name).unlink()
+        (tmp_path / name).mkdir()
+    with pytest.raises(RecipeError, match=rf"{name} cannot.*remove or rename what stands"):
+        Run.create_or_open(tmp_path, RECIPE)
+
+
+def test_a_lock_that_is_no_regular_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "writer.lock")
+    with pytest.raises(RecipeError, match=r"writer\.lock.*no regular file.*remove or rename"):
+        Run.create_or_open(tmp_path, RECIPE)
+
+
+def test_a_folder_where_a_file_should_come_is_named_with_what_to_do(tmp_path):
+    (tmp_path / "report.html").mkdir()
+    with (
+        pytest.raises(RecipeError, match=r"report\.html cannot.*remove or rename what stands"),
+        written_beside(tmp_path / "report.html") as file,
+    ):
+        file.write("a report")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]

@@ -527,3 +527,12 @@ def test_a_disk_that_fills_up_while_saving_keeps_the_checkpoint_before(tmp_path)
     assert free < needed
     assert f"`{disk}/checkpoints` holds {needed} kB of checkpoints" in message
     assert state == "True {'n': 10} ['10']"
+
+
+def test_a_place_that_takes_no_folder_is_not_called_full(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    checkpoints = Checkpoints(folder=tmp_path / "file", elsewhere="another shelf")
+    expected = rf"see to it that {tmp_path}/file is a folder.* or choose another shelf"
+    with pytest.raises(RecipeError, match=expected) as refusal:
+        checkpoints.save("1", writes("one"), {})
+    assert "space" not in str(refusal.value)

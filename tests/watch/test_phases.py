@@ -80,3 +80,17 @@ def test_without_a_control_a_start_that_was_held_back_has_none_beside_it(phases,
 )
 def test_a_start_that_was_not_held_back_is_not_said_to_be(phases, exams):
     assert handicap(phases, sat(*exams)) is None
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        {"sft": 5},
+        {"sft": {"phases": 5}},
+        {"sft": {"phases": [{"name": "first"}]}},
+        {"sft": {"phases": [RECIPE["sft"]["phases"][0] | {"steps": "many"}]}},
+    ],
+)
+def test_phases_that_are_none_are_an_error_in_words(recipe):
+    with pytest.raises(ValueError, match=r"^sft.* is no (table|list of phases)$"):
+        read_phases(recipe)

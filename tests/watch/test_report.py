@@ -279,3 +279,19 @@ def test_a_report_can_be_made_while_the_run_is_being_written(run, tmp_path):
         run.stage("rl").log(3, {"accuracy": 0.9})
         page = Page(report_html(reader))
     assert "3 steps" in page.text
+
+
+@pytest.mark.parametrize("recipe", [{"sft": 5}, {"rl": {"reward": [1]}}])
+def test_a_recipe_whose_sections_are_no_tables_is_called_damaged(tmp_path, recipe):
+    with (
+        Run.create_or_open(tmp_path / "run", recipe) as run,
+        pytest.raises(RecipeError, match=r"recipe\.json cannot be used.* is no table.*restore it"),
+    ):
+        report_html(run)
+
+
+def test_an_exam_whose_document_is_another_is_called_damaged(tmp_path):
+    with Run.create_or_open(tmp_path / "run", {}) as run:
+        run.stage("eval_after").put("exam/after", {})
+        with pytest.raises(RecipeError, match=r"exam/after of eval_after is not.*restore it"):
+            read_exams(run)

@@ -1,6 +1,7 @@
 """A run's trained model as a folder that stands by itself, for other programs."""
 
 import json
+import os
 from pathlib import Path
 
 from forethought.app.context import Context
@@ -27,13 +28,13 @@ def export(run: Run, folder: Path, show: Show) -> None:
     """Write the model of the last training stage that finished, and how it was made, to `folder`.
 
     Adapters are put into the weights. Raises `RecipeError` where none has finished, where its
-    checkpoint is damaged, where `folder` is there already, and when the disk refuses.
+    checkpoint is damaged, where `folder` is there already, lies in the run or below a file, and
+    when the disk refuses.
     """
     trained = [one for one in run.stages() if one.finished and _trains(one.name)]
     if not trained:
         raise RecipeError(f"{run.path}: no training stage has finished yet; run sft or rl first")
-    if folder.exists():
-        raise RecipeError(f"{folder} is there already: name a new folder")
+    place = _new_place(run, folder)
     last = trained[-1].name
     context = Context(checked(run.recipe, str(run.path)), run, show)
     source = context.trained(last)
@@ -43,9 +44,23 @@ def export(run: Run, folder: Path, show: Show) -> None:
         (beside / CARD).write_text(card(run, source, model.format.name), encoding="utf-8")
         return model.save(beside)
 
-    Checkpoints(folder=folder.parent).save(folder.name, write, {"made_from": str(source)})
+    exported = Checkpoints(folder=place.parent, elsewhere="another folder to export to")
+    exported.save(place.name, write, {"made_from": str(source)})
     show.say(f"the model that {last} ended with is in {folder}, for any program that reads")
     show.say(f"Hugging Face folders; {folder / CARD} says how it was made")
+
+
+def _new_place(run: Run, folder: Path) -> Path:
+    """Where `folder` is, without links and `..`. Raises `RecipeError` where none can be made."""
+    place = Path(os.path.realpath(folder))
+    if os.path.lexists(folder) or os.path.lexists(place):
+        raise RecipeError(f"{folder} is there already: name a new folder")
+    if run.path.resolve() in place.parents:
+        raise RecipeError(f"{folder} lies in the run {run.path}: name a folder outside of it")
+    above = next(one for one in place.parents if os.path.lexists(one))
+    if not above.is_dir():
+        raise RecipeError(f"{folder} cannot be made, as {above} is no folder: name another place")
+    return place
 
 
 def card(run: Run, source: Path, format_name: str) -> str:

@@ -21,7 +21,8 @@ _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
 _DAMAGED = "it is not an intact journal; restore it from a copy or name another folder"
 _WRITER = re.compile(r"\.(\d+)\.part$")
-_WRONG_PLACE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
+_NO_PARENT = {errno.ENOENT, errno.ENOTDIR}
+_IN_THE_WAY = {errno.EISDIR, errno.EEXIST, errno.ENXIO}
 
 
 @contextmanager
@@ -109,8 +110,10 @@ def _file_remedy(path: Path, number: int | None) -> str | None:
         return _free_space(path)
     if number in _NO_PERMISSION:
         return _allow_writing(path)
-    if number in _WRONG_PLACE:
+    if number in _NO_PARENT:
         return "name a path whose parent is a folder"
+    if number in _IN_THE_WAY:
+        return "remove or rename what stands at that name, or name another folder"
     return None
 
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 from forethought.core.trajectory import Group
 from forethought.journal.bodies import unpack_episode, unpack_problem, unpack_reward
@@ -32,14 +32,19 @@ class StageSummary:
 
 
 def read_stages(connection: sqlite3.Connection) -> list[StageSummary]:
-    """Every stage in the order in which they were begun."""
+    """Every stage in the order in which they were begun. Raises `ValueError` for odd times."""
     query = """
         select stage, begun_at, ended_at,
                (select count(*) from steps where steps.stage = stages.stage)
         from stages order by place
     """
     return [
-        StageSummary(name=name, steps=steps, begun_at=begun_at, ended_at=ended_at)
+        StageSummary(
+            name=name,
+            steps=steps,
+            begun_at=_number(begun_at),
+            ended_at=None if ended_at is None else _number(ended_at),
+        )
         for name, begun_at, ended_at, steps in connection.execute(query)
     ]
 
@@ -51,10 +56,10 @@ def read_metrics(connection: sqlite3.Connection, stage: str) -> list[str]:
 
 
 def read_series(connection: sqlite3.Connection, stage: str, metric: str) -> list[tuple[int, float]]:
-    """One series as (step, value), by step."""
+    """One series as (step, value), by step. Raises `ValueError` for a value that is no number."""
     query = "select step, value from metrics where stage = ? and metric = ? order by step"
     return [
-        (step, math.nan if value is None else value)
+        (step, math.nan if value is None else _number(value))
         for step, value in connection.execute(query, (stage, metric))
     ]
 
@@ -66,10 +71,22 @@ def read_documents(connection: sqlite3.Connection, stage: str) -> list[str]:
 
 
 def read_document(connection: sqlite3.Connection, stage: str, name: str) -> dict[str, Any] | None:
-    """One document; None where there is none."""
+    """One document; None where there is none. Raises `ValueError` for JSON that is no object."""
     query = "select body from documents where stage = ? and name = ?"
     row = connection.execute(query, (stage, name)).fetchone()
-    return None if row is None else json.loads(row[0])
+    return None if row is None else read_object(row[0])
+
+
+def read_object(text: str) -> dict[str, Any]:
+    """The object that a JSON text holds. Raises `ValueError` where it holds something else.
+
+    >>> read_object('{"seed": 7}')
+    {'seed': 7}
+    """
+    found: object = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError("an object in JSON is expected, with its keys in braces")  # noqa: TRY004
+    return cast("dict[str, Any]", found)
 
 
 def read_steps(connection: sqlite3.Connection, stage: str) -> list[int]:
@@ -114,3 +131,10 @@ def read_rewards(
     """
     rows = connection.execute(query, (stage, step)).fetchall()
     return {name: unpack_reward(components) for name, components in rows}
+
+
+def _number(found: object) -> float:
+    # SQLite keeps text in a column of numbers, too.
+    if isinstance(found, int | float):
+        return found
+    raise ValueError(f"a number is expected where {found!r} stands")

@@ -21,11 +21,11 @@ from forethought.journal.lock import writer_lock
 from forethought.journal.reading import StageSummary
 from forethought.journal.stage import Stage
 
-_JOURNAL = "journal.sqlite"
-_RECIPE = "recipe.json"
+JOURNAL = "journal.sqlite"
+RECIPE = "recipe.json"
 _CHECKPOINTS = "checkpoints"
 _LOCK = "writer.lock"
-_OWN = {_JOURNAL, f"{_JOURNAL}-wal", f"{_JOURNAL}-shm", _CHECKPOINTS, _LOCK}
+_OWN = {JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm", _CHECKPOINTS, _LOCK}
 
 
 class Run:
@@ -55,11 +55,12 @@ class Run:
                 path.mkdir(parents=True, exist_ok=True)
                 _refuse_foreign(path)
             resources.enter_context(writer_lock(path, _LOCK))
-            connection = resources.enter_context(closing(open_writer(path / _JOURNAL)))
-            with explained(path):
+            connection = resources.enter_context(closing(open_writer(path / JOURNAL)))
+            with explained(path / _CHECKPOINTS):
                 (path / _CHECKPOINTS).mkdir(exist_ok=True)
+            with explained(path):
                 remove_left_over(path)
-            if not (path / _RECIPE).exists():
+            if not (path / RECIPE).exists():
                 _write_recipe(path, recipe)
             return cls(path, connection, resources.pop_all(), recipe)
 
@@ -67,16 +68,16 @@ class Run:
     def read(cls, path: Path) -> Self:
         """Open the run in the folder `path` for reading only.
 
-        Raises `RecipeError` when there is no run.
+        Raises `RecipeError` when there is no run, or its recipe is no object in JSON.
         """
-        if not (path / _JOURNAL).is_file() or not (path / _RECIPE).is_file():
+        if not (path / JOURNAL).is_file() or not (path / RECIPE).is_file():
             raise RecipeError(
-                f"{path} holds no run: name a folder that has {_JOURNAL} and {_RECIPE} in it"
+                f"{path} holds no run: name a folder that has {JOURNAL} and {RECIPE} in it"
             )
         with ExitStack() as resources:
-            connection = resources.enter_context(closing(open_reader(path / _JOURNAL)))
-            with intact(path / _RECIPE):
-                recipe = json.loads((path / _RECIPE).read_text(encoding="utf-8"))
+            connection = resources.enter_context(closing(open_reader(path / JOURNAL)))
+            with intact(path / RECIPE):
+                recipe = reading.read_object((path / RECIPE).read_text(encoding="utf-8"))
             return cls(path, connection, resources.pop_all(), recipe)
 
     @property
@@ -101,7 +102,7 @@ class Run:
 
     def stage(self, name: str) -> Stage:
         """The record of the stage called `name`, which need not exist yet."""
-        return Stage(self._connection, self.path / _JOURNAL, name, self._keep_recipe)
+        return Stage(self._connection, self.path / JOURNAL, name, self._keep_recipe)
 
     def stages(self) -> list[StageSummary]:
         """Every stage in the order in which they were begun."""
@@ -148,7 +149,7 @@ class Run:
                 yield from reading.read_groups(self._connection, stage, at)
 
     def _intact(self) -> AbstractContextManager[None]:
-        return intact(self.path / _JOURNAL)
+        return intact(self.path / JOURNAL)
 
     def _keep_recipe(self) -> None:
         # Only once a stage has accepted it: a refused recipe must not replace the one that made
@@ -157,12 +158,12 @@ class Run:
 
 
 def _refuse_foreign(path: Path) -> None:
-    journal = path / _JOURNAL
+    journal = path / JOURNAL
     if journal.exists():
-        foreign = [] if is_journal(journal) else [_JOURNAL]
+        foreign = [] if is_journal(journal) else [JOURNAL]
     else:
         foreign = sorted({entry.name for entry in path.iterdir()} - _OWN)
-    if foreign == [_JOURNAL] and (path / _RECIPE).is_file():
+    if foreign == [JOURNAL] and (path / RECIPE).is_file():
         raise damaged(journal, "file is not a database of this program")
     if foreign:
         shown = ", ".join(foreign[:3]) + (", …" if len(foreign) > 3 else "")
@@ -174,7 +175,7 @@ def _refuse_foreign(path: Path) -> None:
 
 def _write_recipe(path: Path, recipe: Mapping[str, Any]) -> None:
     text = json.dumps(recipe, indent=2, ensure_ascii=False, default=str) + "\n"
-    written = path / _RECIPE
+    written = path / RECIPE
     if written.exists() and written.read_bytes() == text.encode():
         return
     with written_beside(written) as file:

@@ -32,6 +32,8 @@ STATE = "state.json"
 
 _LEFT_OVER = re.compile(r"\.\d+\.(partial|gone)")
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_PERMISSION = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NO_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EBUSY)
 _SAYS_NO_SPACE = re.compile(rf"os error ({'|'.join(map(str, _NO_SPACE))})\b")
 
 
@@ -49,7 +51,8 @@ class Checkpoints:
     """The checkpoints of one stage in one folder.
 
     The last `keep_last` stay, and of the steps in `ranking` (the best comes first) the first
-    `keep_best` that have one. `say` is told which are skipped, and why.
+    `keep_best` that have one. `say` is told which are skipped, and why. `elsewhere` is what
+    messages name to choose instead where the disk refuses.
     """
 
     folder: Path
@@ -57,6 +60,7 @@ class Checkpoints:
     keep_best: int = 0
     ranking: Callable[[], Sequence[int]] = _unranked
     say: Callable[[str], None] = _nobody
+    elsewhere: str = "another --run folder"
 
     def save(self, name: str, write: Callable[[Path], Contents], state: Mapping[str, Any]) -> Path:
         """Write a checkpoint with `write(folder)` and a state; return its final folder.
@@ -140,8 +144,8 @@ class Checkpoints:
         no_space = getattr(error, "errno", None) in _NO_SPACE
         if not no_space and not _SAYS_NO_SPACE.search(str(error)):
             return RecipeError(
-                f"checkpoint {final}: {reason}; free space or choose another --run folder, then "
-                "run the same command again"
+                f"checkpoint {final}: {reason}; {self._remedy(error)} or choose {self.elsewhere}, "
+                "then run the same command again"
             )
         earlier = max(map(_size, self.numbered().values()), default=0)
         needed = (
@@ -152,9 +156,17 @@ class Checkpoints:
         return RecipeError(
             f"checkpoint {final}: {reason}; it needs {needed}, {free} are free; free space on that "
             f"disk (`{self.folder.parent}` holds {_told(_size(self.folder.parent))} of "
-            "checkpoints, fewer with keep_last = 1) or choose another --run folder, then run the "
+            f"checkpoints, fewer with keep_last = 1) or choose {self.elsewhere}, then run the "
             "same command again: earlier checkpoints are whole"
         )
+
+    def _remedy(self, error: Exception) -> str:
+        number = getattr(error, "errno", None)
+        if number in _NO_PLACE:
+            return f"see to it that {self.folder} is a folder that takes new ones"
+        if number in _NO_PERMISSION:
+            return f"allow this user to write in {self.folder}"
+        return "free space"
 
 
 def read_state(folder: Path) -> dict[str, Any]:

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pydantic import ValidationError
+
 from forethought.core.errors import RecipeError
 from forethought.evaluation.comparison import What, paired_difference
 from forethought.evaluation.estimators import average
 from forethought.evaluation.intervals import normal_interval
 from forethought.evaluation.results import Estimate, ExamResult, ProblemResult
-from forethought.journal.run import Run
+from forethought.journal.files import damaged
+from forethought.journal.run import JOURNAL, Run
 
 _PREFIX = "exam/"
 BEFORE = "before"
@@ -74,12 +77,22 @@ def read_exams(run: Run) -> list[SatExam]:
         SatExam(
             key=name.removeprefix(_PREFIX),
             stage=stage.name,
-            result=ExamResult.model_validate(run.document(stage.name, name)),
+            result=read_exam(run, stage.name, name.removeprefix(_PREFIX)),
         )
         for stage in run.stages()
         for name in run.documents(stage.name)
         if name.startswith(_PREFIX)
     ]
+
+
+def read_exam(run: Run, stage: str, key: str) -> ExamResult:
+    """The result of the exam `key` of a stage. Raises `RecipeError` where it is none."""
+    name = f"{_PREFIX}{key}"
+    try:
+        return ExamResult.model_validate(run.document(stage, name))
+    except ValidationError as error:
+        reason = f"its document {name} of {stage} is not the result of an exam"
+        raise damaged(run.path / JOURNAL, reason) from error
 
 
 def earlier_exam(exams: Sequence[SatExam], key: str) -> SatExam | None:

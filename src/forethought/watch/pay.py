@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from forethought.watch.finding import Finding, Kind
+from forethought.watch.recipe import table
 
 BY_CALL = {
     "gated": "a wrong answer cost less for each call that went well",
@@ -15,13 +16,15 @@ BY_CALL = {
 def for_calls(recipe: Mapping[str, Any]) -> str:
     """What calls earned by themselves, in words; empty where that was nothing.
 
+    Raises `ValueError` where the recipe's `rl` or its `reward` is no table.
+
     >>> for_calls({"rl": {"reward": {"variant": "outcome", "tool_bonus": 0.1, "bonus_cap": 4}}})
     ''
     """
-    reward = recipe.get("rl", {}).get("reward", {})
+    reward = table(recipe, "rl", "reward")
     if not reward.get("tool_bonus") or not reward.get("bonus_cap"):
         return ""
-    return BY_CALL.get(reward["variant"], "")
+    return BY_CALL.get(str(reward.get("variant")), "")
 
 
 def caution(recipe: Mapping[str, Any]) -> Finding | None:

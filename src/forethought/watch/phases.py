@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from forethought.watch.exams import BEFORE, CONTROL, SatExam, percent
 from forethought.watch.finding import Finding, Kind
+from forethought.watch.recipe import table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,19 +35,21 @@ class Phase:
         return f"sft_{self.name}"
 
 
+_PHASES = TypeAdapter(list[Phase])
+
+
 def read_phase(settings: Mapping[str, Any]) -> Phase:
     """A phase from its settings in a recipe."""
-    return Phase(
-        name=settings["name"],
-        steps=settings["steps"],
-        tool_free=settings["tool_free"],
-        stop_at=settings["stop_at"],
-    )
+    return _PHASES.validate_python([settings])[0]
 
 
 def read_phases(recipe: Mapping[str, Any]) -> list[Phase]:
-    """The phases of a resolved recipe, in order."""
-    return [read_phase(settings) for settings in recipe.get("sft", {}).get("phases", ())]
+    """The phases of a resolved recipe, in order. Raises `ValueError` where they are no phases."""
+    found = table(recipe, "sft").get("phases", ())
+    try:
+        return _PHASES.validate_python(found)
+    except ValidationError as error:
+        raise ValueError("sft.phases is no list of phases") from error
 
 
 def ending(phase: Phase, steps: int, pilots: Sequence[tuple[int, float]]) -> str:

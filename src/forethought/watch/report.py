@@ -8,8 +8,8 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from forethought.journal.files import written_beside
-from forethought.journal.run import Run
+from forethought.journal.files import intact, written_beside
+from forethought.journal.run import RECIPE, Run
 from forethought.watch import exams as sat
 from forethought.watch.attempts import new_wordings, read_attempts
 from forethought.watch.finding import Kind
@@ -36,18 +36,20 @@ def write_report(run: Run, path: Path, *, next_commands: Sequence[tuple[str, str
 
 
 def report_html(run: Run, *, next_commands: Sequence[tuple[str, str]] = ()) -> str:
-    """The report of `run` as a page."""
+    """The report of `run` as a page. Raises `RecipeError` where the run is damaged."""
     name = run.path.resolve().name
     again = ("Write this report again", f"forethought report {shlex.quote(str(run.path))}")
     exams = sat.read_exams(run)
     start, last = sat.starting_exam(exams), exams[-1] if exams else None
     before, after = read_attempts(run, start), read_attempts(run, last)
+    with intact(run.path / RECIPE):
+        phases, paid = read_phases(run.recipe), caution(run.recipe)
     families, wordings = sat.families(exams), sat.wordings(exams, new_wordings(after))
     found = findings(
         exams,
         sources(before.sampled, after.sampled),
-        phases=read_phases(run.recipe),
-        paid=caution(run.recipe),
+        phases=phases,
+        paid=paid,
         parts={"family": families, "wording": wordings},
     )
     done, rows = deeds(run), table(exams)

@@ -20,6 +20,7 @@ from forethought.policy.protocol import SamplingSettings, ThinkingHistory
 from forethought.policy.remote import RemotePolicy, RemoteSettings, check_endpoint
 from forethought.tasks.answers import canonical_answer
 from forethought.tools.python_tool import PythonTool
+from forethought.watch.exams import read_exam
 
 REMOTE = ("seed", "model", "problems", "tool", "agent", "sampling", "eval")
 """What the exam of a model behind an endpoint depends on."""
@@ -129,8 +130,7 @@ async def _sit(context: Context, stage: Stage, name: str, exam: Exam, speaker: S
 
 
 def _result(context: Context, name: str) -> ExamResult:
-    document = context.run.stage(f"eval_{name}").get(f"exam/{name}")
-    result = ExamResult.model_validate(document)
+    result = read_exam(context.run, f"eval_{name}", name)
     context.show.say(
         f"avg@{result.attempts} {result.average}   greedy {result.greedy}   "
         f"tool rate {result.sampled_tools.rate:.2f}"

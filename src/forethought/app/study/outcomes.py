@@ -12,6 +12,7 @@ from forethought.core.errors import RecipeError
 from forethought.evaluation.intervals import SeedMean, over_seeds
 from forethought.evaluation.results import ExamResult
 from forethought.journal.run import Run
+from forethought.watch.exams import read_exam
 
 Series = Sequence[tuple[int, float]]
 """(round, value), by round, counted from 0."""
@@ -112,12 +113,12 @@ def rounds_over_seeds(rounds: Sequence[Rounds]) -> SeedMean | str:
 
 
 def _exam(run: Run, name: str) -> ExamResult:
-    document = run.document(f"eval_{name}", f"exam/{name}")
-    if document is None:
+    stage = f"eval_{name}"
+    if f"exam/{name}" not in run.documents(stage):
         raise RecipeError(
             f"{run.path} has no exam {name} yet: the same study command goes on with it"
         )
-    return ExamResult.model_validate(document)
+    return read_exam(run, stage, name)
 
 
 def _finite(series: Series) -> Series:
