@@ -136,7 +136,7 @@ def test_rejection_keeps_the_worked_sequences_and_edits_the_mask_alone(key):
 def test_a_sequence_outside_its_bounds_leaves_the_denominator_only_when_it_is_rejected():
     ((key, bounds),) = named("seq_mis_").items()
     weighted = corrected(CASES[key])
-    rejecting = CorrectionSettings(weight="sequence_tis", cap=1e9, sequence_bounds=bounds)
+    rejecting = CorrectionSettings(weight="sequence_tis", cap=1e6, sequence_bounds=bounds)
     rejected = corrected(rejecting)
     torch.testing.assert_close(weighted.weights_BT, rejected.weights_BT)
     assert torch.equal(weighted.mask_BT, MASK_BT)

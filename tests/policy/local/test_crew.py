@@ -298,6 +298,15 @@ def interrupts(replica, who, port):
         time.sleep(0.01)
 
 
+@pytest.fixture
+def heard():
+    """Ctrl-C is heard, also in the background of a shell, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 def test_who_waits_for_a_crew_is_interrupted_at_once_though_an_event_loop_runs(crew):
     went_on = []
 
@@ -312,6 +321,7 @@ def test_who_waits_for_a_crew_is_interrupted_at_once_though_an_event_loop_runs(c
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.usefixtures("heard")
 def test_closing_ends_a_job_that_was_waited_for_at_its_next_look():
     ended = SimpleQueue()
 
