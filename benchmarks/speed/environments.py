@@ -26,6 +26,7 @@ TRL = Environment(
         "jmespath",
         "pydantic==2.14.4",
         "psutil==7.2.2",
+        "httpx2==2.16.2",
     ),
 )
 VLLM = Environment(
