@@ -111,12 +111,14 @@ def _room(rows: int, held: int) -> int:
 class Window:
     """What one step sees of a shelf: its rows up to the longest, the step's own place included.
 
-    `rows` is where they are among the rows of all shelves, B. `lengths_R` is where each one's next
-    token goes. `mask_R11L` is what attention adds: nothing up to there, -inf beyond.
+    `rows` is where they are among the rows of all shelves, B; `spots_R` where they lie on this one,
+    and `lengths_R` where each one's next token goes. `mask_R11L` is what attention adds: nothing up
+    to there, -inf beyond.
     """
 
     shelf: Shelf
     rows: slice
+    spots_R: Tensor
     lengths_R: Tensor
     mask_R11L: Tensor
 
@@ -129,15 +131,15 @@ class Window:
         return cls(
             shelf=shelf,
             rows=slice(start, start + len(lengths)),
+            spots_R=torch.arange(len(lengths), device=first.device),
             lengths_R=lengths_R,
             mask_R11L=_visible(lengths_R, max(lengths) + 1, first.dtype),
         )
 
     def write(self, layer: int, pair_2BKD: Tensor) -> None:
         """Put keys and values at each row's next place."""
-        spots_R = torch.arange(len(self.lengths_R), device=self.lengths_R.device)
         pair_R2KD = pair_2BKD[:, self.rows].transpose(0, 1)
-        self.shelf.layers[layer][:, spots_R, :, self.lengths_R] = pair_R2KD
+        self.shelf.layers[layer][:, self.spots_R, :, self.lengths_R] = pair_R2KD
 
     def seen(self, layer: int) -> Tensor:
         """States [2, R, K, L, D] up to the longest row's next place."""
