@@ -202,6 +202,47 @@ def test_each_turn_of_a_real_conversation_gets_its_own_advantage(thinking, rows)
     assert (batch.advantages_BT[~batch.mask_BT] == 0).all()
 
 
+PENALTIES = {"parse": 0.1}, {"exception": 0.1}
+PARTS = {"execution": 0.1}, {"retrieval": 0.1}, {"well_formed": 0.1}, {"malformed": 0.1}
+PAID_BY_TURN = [
+    *(RewardSettings(process=part) for part in (*PARTS, {"call_cost": 0.1})),
+    *(RewardSettings(penalties=penalty) for penalty in PENALTIES),
+    RewardSettings(judge=JUDGE),
+]
+PAID_AS_A_WHOLE = [
+    *(OUTCOME, BONUS, RewardSettings()),
+    RewardSettings(process={"coverage": 0.1, "verification": 0.1, "exploration": 0.1}),
+    RewardSettings(penalties={"format": 0.1, "thinking": 0.1, "thinking_limit": 9}),
+]
+
+
+def two_of_different_length():
+    long, short = converse("keep", PLAIN, PLAIN, ANSWER), converse("keep", ANSWER)
+    return group(spoken_episode("+", long), spoken_episode("-", short))
+
+
+@pytest.mark.parametrize("reward", PAID_BY_TURN)
+def test_by_default_turns_that_earn_are_credited_apart_and_leave_one_out(reward):
+    scores = {"+": (0.0, 0.0, 0.0), "-": (0.0,)}
+    (found,) = score([two_of_different_length()], reward, judged=scores)
+    (named,) = score([two_of_different_length()], reward, BY_TURN, judged=scores)
+    assert found == named
+    assert len(credited(found)[0].turns) == 3
+
+
+@pytest.mark.parametrize("reward", PAID_AS_A_WHOLE)
+def test_by_default_an_attempt_is_credited_as_a_whole_where_turns_earn_nothing(reward):
+    (found,) = score([two_of_different_length()], reward)
+    assert credited(found)[0].turns == ()
+    assert found == score([two_of_different_length()], reward, CreditSettings(type="outcome"))[0]
+
+
+def test_a_way_of_comparing_attempts_credits_attempts():
+    paid = RewardSettings(process={"execution": 0.1})
+    (found,) = score([two_of_different_length()], paid, CENTRED)
+    assert credited(found)[0].turns == ()
+
+
 def test_advantages_of_turns_reach_their_own_tokens_in_every_segment():
     long = converse("strip", THOUGHT, PLAIN, ANSWER)
     other = converse("strip", THOUGHT, ANSWER)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from forethought.app.recipe import Recipe
 from forethought.learning.rewards.outcome import bonus_room, outcome_gap
-from forethought.learning.rewards.settings import RewardSettings
+from forethought.learning.rewards.settings import OF_TURNS, RewardSettings
 
 ANSWER_ONLY = frozenset({"practice", "gsm8k", "file"})
 """Sources whose grader compares one answer: right or wrong, and nothing between."""
@@ -21,9 +21,6 @@ USUAL_ROOM = bonus_room(RewardSettings(), right=False)
 
 UNBOUNDED = ("thinking_limit", "divergence")
 """The penalties' keys that are no part of what `process.most` bounds."""
-
-BY_TURN = ("execution", "retrieval", "well_formed", "malformed", "call_cost", "parse", "exception")
-"""The parts that turns earn, beside a judge's scores."""
 
 OF_CALLS = ("execution", "retrieval", "well_formed", "malformed", "call_cost")
 """The process parts that need a call."""
@@ -212,7 +209,7 @@ def _credit_passes_over(recipe: Recipe) -> Iterator[str]:
         )
     # What is released takes off for calls, it takes off whole attempts.
     bonus = () if reward.variant == "released" else ("tool_bonus",)
-    by_turn = [name for name in named if name in (*BY_TURN, "judge", *bonus)]
+    by_turn = [name for name in named if name in (*OF_TURNS, "judge", *bonus)]
     if credit.type == "merged" and credit.turn_weight == 0 and by_turn:
         yield (
             "rl.credit.turn_weight = 0: what turns earn is left out of what attempts are compared "

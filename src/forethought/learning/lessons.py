@@ -96,7 +96,8 @@ def score(
     ]
     kept = [_kept(mine, selection) for mine in attempts]
     flat = zip(chain(*attempts), chain(*kept), strict=True)
-    compared = iter(assign([attempt for attempt, keep in flat if keep], credit))
+    known = [attempt for attempt, keep in flat if keep]
+    compared = iter(assign(known, credit, turns_earn=reward.turns_earn))
     return [
         Lesson(
             group=group,

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from forethought.learning.credit.attempts import Credit, turn_returns
 from forethought.learning.credit.catalogue import CREDITS, assign
 from forethought.learning.credit.gigpo import anchors, episode_advantages, state_advantages
 from forethought.learning.credit.mt_grpo import compare_turns, k_turn, released
-from forethought.learning.credit.settings import CreditSettings
+from forethought.learning.credit.settings import CreditName, CreditSettings
 from forethought.learning.credit.turn_rloo import turn_rloo
 from forethought.learning.credit.turn_rtg import turn_rtg
 from learning.credit.made import attempt
@@ -228,7 +229,7 @@ def test_pass_at_k_is_credited_by_verdicts():
 
 
 def test_every_form_has_a_name_and_every_name_a_form():
-    assert set(CREDITS) == set(CreditSettings.model_fields["type"].annotation.__args__)
+    assert set(CREDITS) == set(get_args(CreditName))
 
 
 @pytest.mark.parametrize("type", CREDITS)

@@ -14,8 +14,9 @@ def learning(**sections):
     return RLSettings.model_validate({"steps": 1, "group_size": 4} | sections)
 
 
-def test_one_advantage_an_attempt_is_the_default():
-    assert learning().credit == CreditSettings(type="outcome")
+def test_one_advantage_an_attempt_is_the_default_where_turns_earn_nothing():
+    settings = learning()
+    assert settings.credit.chosen(turns_earn=settings.reward.turns_earn) == "outcome"
     assert learning().selection.keep == 0
     assert learning().selection.mask_void_turns is False
 
@@ -23,7 +24,7 @@ def test_one_advantage_an_attempt_is_the_default():
 @pytest.mark.parametrize(
     ("credit", "message"),
     [
-        ({"discount": 0.9}, r"credit\.discount = 0\.9: outcome has no use for it.*turn_rloo"),
+        ({"discount": 0.9}, r"credit\.discount = 0\.9: auto has no use for it.*turn_rloo"),
         ({"type": "turn_rtg", "turn_weight": 2.0}, r"turn_weight = 2\.0: turn_rtg has no use"),
         ({"type": "gigpo", "form": "released"}, r"credit\.form = released: gigpo.*mt_grpo"),
         ({"type": "turn_rloo", "episode_over": "attempts"}, r"episode_over.*one of gigpo"),

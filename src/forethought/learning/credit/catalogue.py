@@ -33,14 +33,19 @@ CREDITS: dict[CreditName, Form] = {
 }
 
 
-def assign(attempts: Sequence[Attempt], credit: CreditSettings) -> list[Credit]:
+def assign(
+    attempts: Sequence[Attempt], credit: CreditSettings, *, turns_earn: bool = False
+) -> list[Credit]:
     """What each attempt is credited with, in the order given.
+
+    `turns_earn` says whether turns earn something of their own, by which type `auto` goes.
 
     An attempt whose reward is not known, NaN in total or at a turn, leaves every statistic and
     gets 0.
     """
     known = [place for place, attempt in enumerate(attempts) if attempt.known]
-    found = CREDITS[credit.type]([attempts[place] for place in known], credit)
+    form = CREDITS[credit.chosen(turns_earn=turns_earn)]
+    found = form([attempts[place] for place in known], credit)
     credits = [UNCREDITED] * len(attempts)
     for place, each in zip(known, found, strict=True):
         if isinstance(each, tuple):

@@ -9,6 +9,7 @@ from forethought.core.settings import Magnitude, Settings, Weight
 from forethought.learning.advantage import AdvantageName, AdvantageSettings
 
 CreditName = Literal["outcome", "merged", "mt_grpo", "turn_rtg", "turn_rloo", "gigpo", "gae"]
+CreditChoice = CreditName | Literal["auto"]
 
 USES: dict[str, tuple[CreditName, ...]] = {
     "discount": ("mt_grpo", "turn_rtg", "turn_rloo", "gigpo", "gae"),
@@ -20,7 +21,7 @@ USES: dict[str, tuple[CreditName, ...]] = {
 }
 """The settings that not every type reads, and the types that do."""
 
-COMPARED_BY: dict[CreditName, tuple[AdvantageName, ...]] = {
+COMPARED_BY: dict[CreditChoice, tuple[AdvantageName, ...]] = {
     "merged": (
         "grpo",
         "dr_grpo",
@@ -58,12 +59,13 @@ class CriticSettings(Settings):
 class CreditSettings(Settings):
     """How attempts are compared, and what each of their turns gets of what comes of it."""
 
-    type: CreditName = "outcome"
-    """outcome: one advantage an attempt; merged: the same, with a weight on what turns earned;
-    turn_rloo: one a turn, for attempts of any number of turns (the one to take); turn_rtg: one a
-    turn, compared by turn number, which pays later turns less; mt_grpo: for attempts with equally
-    many turns; gigpo: an advantage of the attempt and one of each turn's state; gae: one a token,
-    from rewards at the ends of turns and a critic."""
+    type: CreditChoice = "auto"
+    """auto: turn_rloo where the recipe has turns earn or lose anything of their own and says
+    nothing of `advantage`, otherwise outcome; outcome: one advantage an attempt; merged: the same,
+    with a weight on what turns earned; turn_rloo: one a turn, for attempts of any number of turns;
+    turn_rtg: one a turn, compared by turn number, which pays later turns less; mt_grpo: for
+    attempts with equally many turns; gigpo: an advantage of the attempt and one of each turn's
+    state; gae: one a token, from rewards at the ends of turns and a critic."""
     discount: float | None = Field(default=None, gt=0, le=1)
     """What a reward one turn later counts (turn_rloo, turn_rtg, mt_grpo, gigpo), or one token later
     (gae); none: 0.95 for gigpo, otherwise 1."""
@@ -130,6 +132,16 @@ class CreditSettings(Settings):
                 f'rl.credit.advantage.kind = "{kind}": rl.credit.type = "{self.type}" compares '
                 f"by one of {', '.join(allowed)}; use one of these, or credit.type = outcome"
             )
+
+    def chosen(self, *, turns_earn: bool) -> CreditName:
+        """The type that holds, where turns earn something of their own or do not.
+
+        >>> [CreditSettings().chosen(turns_earn=earn) for earn in (True, False)]
+        ['turn_rloo', 'outcome']
+        """
+        if self.type != "auto":
+            return self.type
+        return "turn_rloo" if turns_earn and self.advantage == AdvantageSettings() else "outcome"
 
     @property
     def decay(self) -> float:

@@ -8,6 +8,9 @@ from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings, Weight
 from forethought.policy.remote import RemoteSettings
 
+OF_TURNS = ("execution", "retrieval", "well_formed", "malformed", "call_cost", "parse", "exception")
+"""The parts and penalties that single turns earn or lose."""
+
 
 class PenaltySettings(Settings):
     """What an attempt loses, apart from being wrong and too long. 0 turns a penalty off."""
@@ -109,6 +112,12 @@ class RewardSettings(Settings):
     """What the way to an answer earns."""
     judge: JudgeSettings | None = None
     """Who scores turns, if anybody does."""
+
+    @property
+    def turns_earn(self) -> bool:
+        """Whether single turns earn or lose anything beside the bonus for calls."""
+        weights = self.process.model_dump() | self.penalties.model_dump()
+        return self.judge is not None or any(weights[name] for name in OF_TURNS)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
