@@ -122,8 +122,9 @@ def test_layers_that_are_computed_again_give_an_equal_gradient(crew):
     assert torch.equal(whole[2], again[2])
 
 
-def test_in_bfloat16_the_gradient_is_close(crew):
-    exact, rough = divided(crew, sft), divided(crew, sft, dtype=torch.bfloat16)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_in_two_bytes_the_gradient_is_close(crew, dtype):
+    exact, rough = divided(crew, sft), divided(crew, sft, dtype=dtype)
     assert rough[2].dtype is torch.float32
     assert 0 < (rough[2] - exact[2]).norm() < 0.03 * exact[2].norm()
 

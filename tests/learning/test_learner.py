@@ -311,6 +311,81 @@ def test_precision_decides_in_which_number_type_is_multiplied():
     assert rough == pytest.approx(exact, rel=1e-2)
 
 
+def times(factor):
+    """The loss of imitation, made so much larger."""
+
+    def multiplied(logprobs_BT, streams, denominators):
+        result = sft(logprobs_BT, streams, denominators)
+        return LossResult(loss=result.loss * factor, tally=result.tally)
+
+    return Objective(loss=multiplied, reads_every_row=False)
+
+
+def grown(precision, loss, *, factor=None):
+    """The report of an update of a loss, and what it learnt from it: AdamW's first moments."""
+    model = local_model("llama", spread=0.15)
+    learner = learner_of(model, crew_of(model), compute=ComputeSettings(precision=precision))
+    learner.optimizer = learner.optimizer.model_copy(update={"clip_norm": 1e30})
+    if factor is not None:
+        learner._scale.factor = factor
+    (report,) = asyncio.run(updates(learner, 1, loss))
+    moments = learner._optimizers[0].state_dict()["state"].values()
+    return report, torch.cat([torch.zeros(0), *(m["exp_avg"].flatten() for m in moments)]), learner
+
+
+def apart(found_N, expected_N):
+    return float((found_N - expected_N).norm() / expected_N.norm())
+
+
+@pytest.mark.filterwarnings("ignore::forethought.learning.precision.SlowPrecision")
+def test_what_float16_would_take_for_zero_is_scaled_up_on_the_way_back():
+    faint = times(1e-6)
+    _, expected, _ = grown("float32", faint)
+    report, found, _ = grown("float16", faint)
+    _, lost, _ = grown("float16", faint, factor=1.0)
+    assert report["update/loss_scale"] == 2.0**16
+    assert apart(found, expected) < 0.02
+    assert apart(lost, expected) > 0.2
+
+
+@pytest.mark.filterwarnings("ignore::forethought.learning.precision.SlowPrecision")
+def test_a_gradient_too_large_for_float16_is_made_again_with_a_smaller_scale():
+    loud = times(1e4)
+    _, expected, _ = grown("float32", loud)
+    report, found, _ = grown("float16", loud)
+    assert report["update/skipped"] == 0.0
+    assert 1.0 < report["update/loss_scale"] < 2.0**16
+    assert apart(found, expected) < 0.02
+
+
+@pytest.mark.filterwarnings("ignore::forethought.learning.precision.SlowPrecision")
+def test_a_gradient_too_large_for_any_scale_is_skipped():
+    with pytest.warns(SkippedUpdate):
+        report, _, learner = grown("float16", times(1e9), factor=2.0)
+    assert (report["update/skipped"], report["update/loss_scale"]) == (1.0, 1.0)
+    with (
+        pytest.raises(RecipeError, match=r'set compute\.precision = "float32"'),
+        pytest.warns(SkippedUpdate),
+    ):
+        asyncio.run(updates(learner, 9, times(1e9)))
+
+
+def test_without_float16_no_loss_is_scaled():
+    report, _, learner = grown("float32", sft)
+    assert "update/loss_scale" not in report
+    assert learner._scale.factor == 1.0
+
+
+@pytest.mark.filterwarnings("ignore::forethought.learning.precision.SlowPrecision")
+def test_the_scale_of_a_loss_goes_with_the_checkpoint(tmp_path):
+    _, _, learner = grown("float16", times(1e4))
+    folder = Checkpoints(folder=tmp_path).save("0", learner.write, learner.state)
+    _, _, other = grown("float16", sft)
+    assert other._scale != learner._scale
+    other.read(folder)
+    assert other._scale == learner._scale
+
+
 def test_gradient_checkpointing_decides_what_is_kept_for_the_way_back():
     without, again = (step_of(gradient_checkpointing=each) for each in (False, True))
     assert again[2] < without[2] / 2

@@ -128,7 +128,7 @@ def test_what_the_padding_holds_changes_nothing():
     assert torch.equal(values_of(model, filled), values_of(model, BATCH))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", LOSSES)
 def test_ratios_at_unchanged_weights_are_exactly_one(name, dtype):
     model = network("llama", spread=0.15)

@@ -5,9 +5,10 @@ import warnings
 import pytest
 import torch
 
-from forethought.learning.precision import SlowPrecision, chosen_dtype, has_bfloat16
+from forethought.learning.precision import NATIVE, SlowPrecision, chosen_dtype, has_native
 
 CPU = torch.device("cpu")
+HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def test_float32_is_the_type_of_the_weights():
@@ -18,20 +19,23 @@ def test_auto_is_float32_on_a_processor():
     assert chosen_dtype("auto", CPU) is None
 
 
-def test_bfloat16_is_given_and_its_slowness_told_where_it_is_imitated():
+@pytest.mark.parametrize("precision", HALVES)
+def test_two_bytes_are_given_and_their_slowness_told_where_they_are_imitated(precision):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        assert chosen_dtype("bfloat16", CPU) is torch.bfloat16
-    assert [one.category for one in told] == ([] if has_bfloat16(CPU) else [SlowPrecision])
+        assert chosen_dtype(precision, CPU) is HALVES[precision]
+    native = has_native(precision, CPU)
+    assert [one.category for one in told] == ([] if native else [SlowPrecision])
 
 
-def test_a_processor_without_bfloat16_is_told_to_be_slow():
-    with pytest.warns(SlowPrecision, match='slower than float32; use "float32" or "auto"'):
-        assert chosen_dtype("bfloat16", torch.device("cpu"), native=False) is torch.bfloat16
+@pytest.mark.parametrize("precision", HALVES)
+def test_a_processor_without_such_numbers_is_told_to_be_slow(precision):
+    told = f'no {precision} arithmetic .* slower than float32; use "float32" or "auto"'
+    with pytest.warns(SlowPrecision, match=told):
+        assert chosen_dtype(precision, CPU, native=False) is HALVES[precision]
 
 
-def test_bfloat16_is_found_in_what_the_processor_says_of_itself():
+@pytest.mark.parametrize("precision", HALVES)
+def test_what_a_processor_multiplies_is_found_in_what_it_says_of_itself(precision):
     flags = torch.cpu.get_capabilities()
-    assert has_bfloat16(CPU) == any(
-        flags.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
-    )
+    assert has_native(precision, CPU) == any(flags.get(name, False) for name in NATIVE[precision])

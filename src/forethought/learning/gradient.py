@@ -50,7 +50,10 @@ class CriticTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientWork:
-    """One worker's rows and how to treat them. `dtype` None is the weights' own number type."""
+    """One worker's rows and how to treat them. `dtype` None is the weights' own number type.
+
+    The gradient that is left is `loss_scale` times as large as the loss's.
+    """
 
     batch: Batch
     denominators: Denominators
@@ -59,6 +62,7 @@ class GradientWork:
     micro_tokens: int
     logit_tokens: int
     dtype: torch.dtype | None = None
+    loss_scale: float = 1.0
     checkpointing: bool = False
     entropy: EntropyTerm | None = None
     critic: CriticTerm | None = None
@@ -148,7 +152,7 @@ def _backward(replica: Replica, batch: Batch, work: GradientWork, effort: Effort
         )
     if work.critic is not None and outlook.values_BT is not None:
         loss = loss + _critic_loss(outlook.values_BT, batch, work, work.critic)
-    loss.backward()
+    (loss * work.loss_scale).backward()
     found = float(loss.detach())
     broken = _broken(batch, streams, outlook, found)
     return GradientShare(loss=found, tally=result.tally, broken=broken)

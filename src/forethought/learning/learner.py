@@ -6,7 +6,7 @@ It does not know an algorithm's name: it is given per-token streams and an objec
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -31,6 +31,7 @@ from forethought.learning.gradient import (
     unheard,
 )
 from forethought.learning.logprobs import Scale
+from forethought.learning.loss_scale import LossScale
 from forethought.learning.losses.catalogue import Objective
 from forethought.learning.optimizers import build_optimizers, rate_share
 from forethought.learning.precision import chosen_dtype
@@ -116,6 +117,7 @@ class LocalLearner:
     critic: CriticSettings | None = None
     steps_taken: int = 0
     _dtype: torch.dtype | None = field(default=None, init=False)
+    _scale: LossScale = field(init=False)
     _skipped: int = field(default=0, init=False)
     _optimizers: list[torch.optim.Optimizer] = field(
         default_factory=list[torch.optim.Optimizer], init=False
@@ -124,6 +126,7 @@ class LocalLearner:
     def __post_init__(self) -> None:
         device = next(self.crew.model.parameters()).device
         self._dtype = chosen_dtype(self.compute.precision, device)
+        self._scale = LossScale.of(self._dtype)
         head_rate = None if self.critic is None else self.critic.rate
         self._optimizers = build_optimizers(
             self.crew.model, self.optimizer, head_rate, self.section
@@ -157,14 +160,34 @@ class LocalLearner:
             )
             for rows in batch.deal(self.crew.size)
         ]
-        shares: list[GradientShare] = await self.crew.run(accumulate, works, unheard)
-        self.crew.collect_gradients()
-        whole = reduce(add, shares, NO_SHARE)
+        whole = await self._gradient(works)
         report = self._step(whole)
         if report["update/skipped"]:
             return report  # what it came to is not known
         figures = {} if whole.tally is None else whole.tally.read()
         return {"loss": whole.loss} | figures | report
+
+    async def _gradient(self, works: Sequence[GradientWork]) -> GradientShare:
+        """Leave the gradient of these rows with the model.
+
+        Where float16 could not hold it, it is made again with a smaller loss scale.
+        """
+        while True:
+            scaled = [replace(work, loss_scale=self._scale.factor) for work in works]
+            shares: list[GradientShare] = await self.crew.run(accumulate, scaled, unheard)
+            self.crew.collect_gradients()
+            whole = reduce(add, shares, NO_SHARE)
+            if not self._scale.moves or not math.isfinite(whole.loss):
+                return whole
+            if self._unscaled() or not self._scale.lower():
+                return whole
+
+    def _unscaled(self) -> bool:
+        """Divide the gradient by the loss scale; whether it is finite."""
+        held = [each.grad for each in trained_parameters(self.crew.model) if each.grad is not None]
+        for gradient in held:
+            gradient.div_(self._scale.factor)
+        return all(bool(torch.isfinite(gradient).all()) for gradient in held)
 
     async def forecast(self, batch: Batch, rows: Sequence[int], of: Source = "policy") -> Tensor:
         """One number a trained token [B, T] of these rows, by the weights as they are.
@@ -206,8 +229,10 @@ class LocalLearner:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """How many optimiser steps were taken, and how many of the last were not made."""
-        return {"optimizer_steps": self.steps_taken, "skipped": self._skipped}
+        """How many optimiser steps were taken, how many of the last were not made, and by what the
+        loss is multiplied."""
+        taken = {"optimizer_steps": self.steps_taken, "skipped": self._skipped}
+        return taken | {"loss_scale": self._scale.state}
 
     def read(self, folder: Path) -> None:
         """Take weights, moments and the step count from a checkpoint, in place."""
@@ -218,6 +243,7 @@ class LocalLearner:
         state = read_state(folder)
         self.steps_taken = int(state["optimizer_steps"])
         self._skipped = int(state.get("skipped", 0))
+        self._scale.read(state.get("loss_scale", {}))
         self.publish()
 
     def _step(self, whole: GradientShare) -> dict[str, float]:
@@ -240,8 +266,11 @@ class LocalLearner:
             "learning_rate": self.optimizer.rate * share,
             "update/skipped": 0.0 if finite else 1.0,
         }
+        if self._scale.moves:
+            told["update/loss_scale"] = self._scale.factor
         if not finite:
             return told
+        self._scale.fitted()
         ratio = Sample.of(trained).change_since(before)
         self._refuse_ruined(ratio)
         return told | {"grad_norm": float(norm), "update/ratio": ratio}
@@ -285,9 +314,10 @@ class LocalLearner:
             )
             return
         last = self.steps_taken - self._skipped
+        wider = ', or set compute.precision = "float32",' if self._scale.moves else ""
         raise RecipeError(
             f"{self.section}.rate = {self.optimizer.rate}: {self._skipped} updates in a row "
             f"had a loss or gradient that is not finite ({whose}), the last finite one was update "
-            f"{last}; lower the rate and begin in another --run folder (the last checkpoint is "
-            "untouched)"
+            f"{last}; lower the rate{wider} and begin in another --run folder (the last checkpoint "
+            "is untouched)"
         )

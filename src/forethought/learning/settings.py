@@ -13,7 +13,7 @@ from forethought.agents.groups import Flow, Waves, Window
 from forethought.core.errors import RecipeError
 from forethought.core.settings import Magnitude, Settings
 
-Precision = Literal["float32", "bfloat16", "auto"]
+Precision = Literal["float32", "bfloat16", "float16", "auto"]
 
 
 class OptimizerSettings(Settings):
@@ -70,7 +70,8 @@ class ComputeSettings(Settings):
     """Trained tokens whose logits exist at once; those of more are computed twice."""
     precision: Precision = "auto"
     """Number type of matrix multiplications, and of what passes between them. Trained weights,
-    norms, log-probabilities and losses stay float32. `auto`: bfloat16 on a GPU that has it."""
+    norms, log-probabilities and losses stay float32. `auto`: bfloat16 on a GPU that has it.
+    float16, which older GPUs have too, takes a loss scale that finds itself."""
     gradient_checkpointing: bool = False
     """Keep one hidden state a layer for the way back, and compute the rest of it again."""
     deterministic: bool = True

@@ -392,11 +392,12 @@ def test_long_openings_are_read_in_portions_and_come_out_alike(inference):
     assert sum(speaker.pieces) == sum(len(prompt) - 1 for prompt in prompts)
 
 
-def test_bfloat16_is_near_float32(inference):
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+def test_two_bytes_are_near_float32(inference, half):
     model = network(spread=0.1)
     exact, near = (
         said(inference(model, dtype), [request(PROMPTS[1], temperature=0.0, max_tokens=5)] * 3)[0]
-        for dtype in (torch.float32, torch.bfloat16)
+        for dtype in (torch.float32, half)
     )
     assert exact.ids == near.ids
     assert exact.logprobs == pytest.approx(near.logprobs, abs=0.05)

@@ -106,12 +106,13 @@ def test_adapters_are_trained_and_nothing_else(again):
     assert all(each.grad is None for each in model.parameters() if not each.requires_grad)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("adapted", [False, True])
-def test_bfloat16_is_close_and_leaves_float32_gradients(adapted):
+def test_two_bytes_are_close_and_leave_float32_gradients(adapted, dtype):
     model = network("llama", spread=0.15)
     if adapted:
         model = with_adapters(local_model("llama", spread=0.15), rank=2, alpha=4).network
-    exact, rough = packed(model), packed(model, dtype=torch.bfloat16)
+    exact, rough = packed(model), packed(model, dtype=dtype)
     weights = torch.linspace(-1, 2, exact.numel()).view_as(exact)
     one, other = gradient(model, exact, weights), gradient(model, rough, weights)
     assert rough.dtype is torch.float32

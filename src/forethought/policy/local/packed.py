@@ -148,5 +148,6 @@ class _Pass:
     def call(self, module: nn.Module, inputs: Tensor) -> Tensor:
         """A module as the library has it, in this pass's arithmetic."""
         dtype = self.arithmetic.dtype
-        with torch.autocast(inputs.device.type, dtype, enabled=dtype is torch.bfloat16):
+        halved = dtype in (torch.bfloat16, torch.float16)
+        with torch.autocast(inputs.device.type, dtype, enabled=halved):
             return module(inputs)
