@@ -16,7 +16,7 @@ quickstart: $(READY)
 	$(BIN)/forethought quickstart
 
 test: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
 check: $(READY)
 	$(BIN)/ruff format --check .

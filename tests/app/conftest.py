@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 from benchmarks.small import write_recipe
 
-from app.small import copied, forethought
+from app.interrupted import LONG
+from app.small import copied, forethought, outcome
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -35,6 +36,14 @@ def whole(recipe, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "run"
     assert forethought("quickstart", "--recipe", recipe, "--run", folder) == 0
     return folder
+
+
+@pytest.fixture(scope="session")
+def undisturbed(recipe, tmp_path_factory):
+    """What a longer run comes to when it is left alone."""
+    folder = tmp_path_factory.mktemp("undisturbed") / "run"
+    assert forethought("quickstart", "--recipe", recipe, "--run", folder, *LONG) == 0
+    return outcome(folder)
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,8 @@ import sys
 
 import psutil
 
+from app.interrupted import LONG, reached, wait_until
 from app.small import family, forethought, start
-from app.test_interruption import LONG, reached, wait_until
 from forethought.journal.run import Run
 from forethought.journal.status import read_status
 

@@ -16,8 +16,8 @@ import pytest
 import torch
 from benchmarks.small import write_recipe
 
+from app.interrupted import reached, wait_until
 from app.small import forethought, outcome, refused, start
-from app.test_interruption import reached, wait_until
 from forethought.app.linter import warnings
 from forethought.app.study.settings import read_study
 from forethought.evaluation.results import ExamResult

@@ -12,7 +12,7 @@ from forethought.learning.batch import pad
 from forethought.learning.checkpoint import Checkpoints, load_optimizer, save_optimizer
 from forethought.learning.credit.settings import CriticSettings
 from forethought.learning.eight_bit import moments_size, refuse_unusable
-from forethought.learning.learner import SkippedUpdate
+from forethought.learning.finite import SkippedUpdate
 from forethought.learning.losses.catalogue import Objective
 from forethought.learning.losses.result import LossResult
 from forethought.learning.losses.sft import sft

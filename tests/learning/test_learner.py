@@ -10,7 +10,7 @@ from forethought.core.errors import RecipeError
 from forethought.core.trajectory import Tokens
 from forethought.learning.batch import pad
 from forethought.learning.checkpoint import Checkpoints
-from forethought.learning.learner import SkippedUpdate
+from forethought.learning.finite import SkippedUpdate
 from forethought.learning.logprobs import Reading, token_logprobs
 from forethought.learning.losses.catalogue import Objective, objective
 from forethought.learning.losses.result import LossResult
@@ -251,12 +251,12 @@ def test_only_adapters_learn_and_they_resume_to_the_bit(workers, tmp_path):
     assert moments(resumed) == moments(learner)
 
 
-@pytest.mark.filterwarnings("ignore::forethought.learning.learner.SkippedUpdate")
+@pytest.mark.filterwarnings("ignore::forethought.learning.finite.SkippedUpdate")
 def test_training_stops_once_ten_gradients_in_a_row_were_not_finite():
     model = local_model()
     crew = crew_of(model, 0)
     learner = learner_of(model, crew)
-    learner.section = "rl.optimizer"
+    learner._guard.section = "rl.optimizer"
 
     async def run():
         await updates(learner, 9, explode)

@@ -8,8 +8,8 @@ import torch
 
 from forethought.learning.batch import pad
 from forethought.learning.credit.settings import CriticSettings
+from forethought.learning.finite import SkippedUpdate
 from forethought.learning.gradient import EntropyTerm
-from forethought.learning.learner import SkippedUpdate
 from forethought.learning.losses.catalogue import LOSSES, Objective, objective
 from forethought.learning.losses.result import LossResult
 from forethought.learning.losses.settings import LossSettings

@@ -4,7 +4,6 @@ It does not know an algorithm's name: it is given per-token streams and an objec
 """
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -15,11 +14,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from forethought.core.errors import RecipeError
 from forethought.learning.batch import Batch
 from forethought.learning.change import Sample
 from forethought.learning.checkpoint import Contents, load_optimizer, read_state, save_optimizer
 from forethought.learning.credit.settings import CriticSettings
+from forethought.learning.finite import FiniteGuard
 from forethought.learning.forecast import ForecastWork, Source, forecast
 from forethought.learning.gradient import (
     NO_SHARE,
@@ -46,13 +45,6 @@ from forethought.policy.local.value_head import (
     save_value_head,
     value_head_of,
 )
-
-MOST_SKIPPED = 10
-"""Updates in a row that may be skipped before training stops."""
-
-
-class SkippedUpdate(UserWarning):
-    """An update that was not made, since its loss or its gradient was not finite."""
 
 
 class Learner(Protocol):
@@ -118,7 +110,7 @@ class LocalLearner:
     steps_taken: int = 0
     _dtype: torch.dtype | None = field(default=None, init=False)
     _scale: LossScale = field(init=False)
-    _skipped: int = field(default=0, init=False)
+    _guard: FiniteGuard = field(init=False)
     _optimizers: list[torch.optim.Optimizer] = field(
         default_factory=list[torch.optim.Optimizer], init=False
     )
@@ -127,6 +119,9 @@ class LocalLearner:
         device = next(self.crew.model.parameters()).device
         self._dtype = chosen_dtype(self.compute.precision, device)
         self._scale = LossScale.of(self._dtype)
+        self._guard = FiniteGuard(
+            section=self.section, optimizer=self.optimizer, float16=self._scale.moves
+        )
         head_rate = None if self.critic is None else self.critic.rate
         self._optimizers = build_optimizers(
             self.crew.model, self.optimizer, head_rate, self.section
@@ -231,7 +226,7 @@ class LocalLearner:
     def state(self) -> Mapping[str, Any]:
         """How many optimiser steps were taken, how many of the last were not made, and by what the
         loss is multiplied."""
-        taken = {"optimizer_steps": self.steps_taken, "skipped": self._skipped}
+        taken = {"optimizer_steps": self.steps_taken, "skipped": self._guard.skipped}
         return taken | {"loss_scale": self._scale.state}
 
     def read(self, folder: Path) -> None:
@@ -242,7 +237,7 @@ class LocalLearner:
             load_optimizer(optimizer, folder / f"optimizer_{number}.safetensors")
         state = read_state(folder)
         self.steps_taken = int(state["optimizer_steps"])
-        self._skipped = int(state.get("skipped", 0))
+        self._guard.skipped = int(state.get("skipped", 0))
         self._scale.read(state.get("loss_scale", {}))
         self.publish()
 
@@ -260,8 +255,7 @@ class LocalLearner:
         self.crew.model.zero_grad(set_to_none=True)
         self.steps_taken += 1
         if not finite:
-            self._skip(whole.whose)
-        self._skipped = 0 if finite else self._skipped
+            self._guard.skip(self.steps_taken, whole.whose)
         told = {
             "learning_rate": self.optimizer.rate * share,
             "update/skipped": 0.0 if finite else 1.0,
@@ -272,18 +266,8 @@ class LocalLearner:
             return told
         self._scale.fitted()
         ratio = Sample.of(trained).change_since(before)
-        self._refuse_ruined(ratio)
+        self._guard.made(self.steps_taken, ratio)
         return told | {"grad_norm": float(norm), "update/ratio": ratio}
-
-    def _refuse_ruined(self, ratio: float) -> None:
-        """Raise `RecipeError` where an update left weights that are not finite."""
-        if not math.isfinite(ratio):
-            raise RecipeError(
-                f"{self.section}.rate = {self.optimizer.rate}, {self.section}.weight_decay = "
-                f"{self.optimizer.weight_decay}: update {self.steps_taken} left weights that are "
-                "not finite; lower them and begin in another --run folder (the last checkpoint is "
-                "untouched)"
-            )
 
     def _clip(self) -> tuple[Tensor, bool]:
         """The norm of the policy's gradient before it is clipped, and whether all is finite.
@@ -301,23 +285,3 @@ class LocalLearner:
             if each
         ]
         return norms[0], all(bool(torch.isfinite(norm)) for norm in norms)
-
-    def _skip(self, whose: str) -> None:
-        """Warn of an update that was not made; raise `RecipeError` for too many in a row."""
-        self._skipped += 1
-        if self._skipped < MOST_SKIPPED:
-            warnings.warn(
-                f"update {self.steps_taken}: its loss or gradient is not finite ({whose}), so it "
-                "was not made",
-                SkippedUpdate,
-                stacklevel=2,
-            )
-            return
-        last = self.steps_taken - self._skipped
-        wider = ', or set compute.precision = "float32",' if self._scale.moves else ""
-        raise RecipeError(
-            f"{self.section}.rate = {self.optimizer.rate}: {self._skipped} updates in a row "
-            f"had a loss or gradient that is not finite ({whose}), the last finite one was update "
-            f"{last}; lower the rate{wider} and begin in another --run folder (the last checkpoint "
-            "is untouched)"
-        )
