@@ -21,6 +21,7 @@ ABSENT = object()
 def recorded(recipe):
     """What a stage of reinforcement learning records of its settings."""
     found = recipe.model_dump(mode="json")
+    found["rl"]["credit"]["type"] = "outcome"  # what `auto` stands for without rewards by turn
     apart = {"pilot": recipe.sft.pilot_problems, "measure": recipe.measure.problems}
     return {section: found[section] for section in RL} | {"set_apart": apart}
 
@@ -115,3 +116,27 @@ def test_what_differs_is_refused_by_name(recipe, begun, before, way, value, over
     told = str(refused.value).partition("settings: ")[2].partition(". Restore")[0]
     assert told.startswith(words)
     assert "; " not in told
+
+
+BY_TURN = ("--rl.reward.process.retrieval=0.1",)
+
+
+@pytest.mark.parametrize(
+    ("type", "overrides"),
+    [("outcome", ()), ("turn_rloo", BY_TURN), ("outcome", (*BY_TURN, "--rl.credit.type=outcome"))],
+)
+def test_what_a_default_stands_for_is_recorded_and_may_be_named(recipe, begun, type, overrides):
+    document = recorded(read_recipe(recipe, overrides))
+    document["rl"]["credit"]["type"] = type
+    kept, said = begun(document, read_recipe(recipe, overrides))
+    assert (kept, said) == (document, "")
+    named = read_recipe(recipe, [*overrides, f"--rl.credit.type={type}"])
+    assert begun(document, named) == (document, "")
+
+
+def test_a_run_from_before_turns_were_credited_by_default_is_not_gone_on_with(recipe, begun):
+    now = read_recipe(recipe, BY_TURN)
+    document = recorded(now)
+    del document["rl"]["credit"]["type"]
+    with pytest.raises(RecipeError, match=r'credit\.type was "outcome", is now "turn_rloo"'):
+        begun(document, now)

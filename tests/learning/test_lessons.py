@@ -202,18 +202,24 @@ def test_each_turn_of_a_real_conversation_gets_its_own_advantage(thinking, rows)
     assert (batch.advantages_BT[~batch.mask_BT] == 0).all()
 
 
-PENALTIES = {"parse": 0.1}, {"exception": 0.1}
-PARTS = {"execution": 0.1}, {"retrieval": 0.1}, {"well_formed": 0.1}, {"malformed": 0.1}
+SETTLED = "retrieval", "well_formed", "malformed", "call_cost"
 PAID_BY_TURN = [
-    *(RewardSettings(process=part) for part in (*PARTS, {"call_cost": 0.1})),
-    *(RewardSettings(penalties=penalty) for penalty in PENALTIES),
-    RewardSettings(judge=JUDGE),
+    *(RewardSettings(process={part: 0.1}) for part in SETTLED),
+    RewardSettings(penalties={"parse": 0.1}, judge=JUDGE | {"weight": 0.0}),
+]
+DECIDED_LATER = [
+    RewardSettings(process={"retrieval": 0.1, "execution": 0.1}),
+    RewardSettings(process={"execution": 0.1}),
+    RewardSettings(penalties={"exception": 0.1}),
+    RewardSettings(process={"malformed": 0.1}, judge=JUDGE),
 ]
 PAID_AS_A_WHOLE = [
-    *(OUTCOME, BONUS, RewardSettings()),
+    *(OUTCOME, BONUS, RewardSettings(), *DECIDED_LATER),
     RewardSettings(process={"coverage": 0.1, "verification": 0.1, "exploration": 0.1}),
     RewardSettings(penalties={"format": 0.1, "thinking": 0.1, "thinking_limit": 9}),
+    RewardSettings(process={"retrieval": 0.1, "most": 0.0}),
 ]
+SCORES = {"+": (0.0, 0.0, 0.0), "-": (0.0,)}
 
 
 def two_of_different_length():
@@ -222,23 +228,23 @@ def two_of_different_length():
 
 
 @pytest.mark.parametrize("reward", PAID_BY_TURN)
-def test_by_default_turns_that_earn_are_credited_apart_and_leave_one_out(reward):
-    scores = {"+": (0.0, 0.0, 0.0), "-": (0.0,)}
-    (found,) = score([two_of_different_length()], reward, judged=scores)
-    (named,) = score([two_of_different_length()], reward, BY_TURN, judged=scores)
+def test_by_default_turns_whose_pay_is_settled_are_credited_apart(reward):
+    (found,) = score([two_of_different_length()], reward, judged=SCORES)
+    (named,) = score([two_of_different_length()], reward, BY_TURN, judged=SCORES)
     assert found == named
     assert len(credited(found)[0].turns) == 3
 
 
 @pytest.mark.parametrize("reward", PAID_AS_A_WHOLE)
-def test_by_default_an_attempt_is_credited_as_a_whole_where_turns_earn_nothing(reward):
-    (found,) = score([two_of_different_length()], reward)
+def test_by_default_other_attempts_are_credited_as_a_whole(reward):
+    whole = CreditSettings(type="outcome")
+    (found,) = score([two_of_different_length()], reward, judged=SCORES)
     assert credited(found)[0].turns == ()
-    assert found == score([two_of_different_length()], reward, CreditSettings(type="outcome"))[0]
+    assert found == score([two_of_different_length()], reward, whole, judged=SCORES)[0]
 
 
 def test_a_way_of_comparing_attempts_credits_attempts():
-    paid = RewardSettings(process={"execution": 0.1})
+    paid = RewardSettings(process={"retrieval": 0.1})
     (found,) = score([two_of_different_length()], paid, CENTRED)
     assert credited(found)[0].turns == ()
 

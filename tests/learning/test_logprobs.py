@@ -98,9 +98,20 @@ def test_the_gradient_of_the_head_is_that_of_finite_differences(logit_tokens, en
         for rows in (5, 7)
     )
     targets = torch.tensor([6, 0, 3, 3, 1])
-    wide = Arithmetic(dtype=torch.float64)
+    wide = Effort(arithmetic=Arithmetic(dtype=torch.float64))
     scale = Scale(temperature=0.7, logit_tokens=logit_tokens, entropies=entropies)
     assert torch.autograd.gradcheck(ChosenLogprobs.apply, (hidden, weight, targets, scale, wide))
+
+
+def test_each_portion_of_the_head_is_looked_around_at_there_and_back():
+    seen = []
+    effort = Effort(arithmetic=Arithmetic(), look=lambda: seen.append(len(seen)))
+    hidden, weight = torch.ones(5, 4).requires_grad_(), torch.ones(7, 4).requires_grad_()
+    scale = Scale(temperature=1.0, logit_tokens=2)
+    found, _ = ChosenLogprobs.apply(hidden, weight, torch.tensor([6, 0, 3, 3, 1]), scale, effort)
+    assert len(seen) == 3
+    found.sum().backward()
+    assert len(seen) == 6
 
 
 @pytest.mark.parametrize("logit_tokens", [7, 10_000])

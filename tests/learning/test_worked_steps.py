@@ -37,7 +37,8 @@ def test_a_right_attempt_is_credited_with_what_draws_lack_over_their_deviation(c
 
 
 def credited(attempts, **settings):
-    return [each.turns for each in assign(attempts, CreditSettings(type="mt_grpo", **settings))]
+    credit = CreditSettings(type="mt_grpo", **settings)
+    return [each.turns for each in assign(attempts, credit, turns_earn=True)]
 
 
 def test_each_token_of_a_turn_gets_what_its_turn_gets():

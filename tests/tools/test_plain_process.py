@@ -3,12 +3,15 @@
 import asyncio
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from forethought.core.messages import ToolCall, ToolStatus
 from forethought.tools.python_tool import PythonTool
+from forethought.tools.sandbox.inside import scratch
 from forethought.tools.sandbox.server import _ENVIRONMENT
 from forethought.tools.sandbox.tiers import CONSENT
 from forethought.tools.settings import PythonSettings
@@ -67,7 +70,15 @@ def test_limits_hold_and_the_next_call_is_well(code, status):
     assert after.text == "42"
 
 
-@pytest.mark.parametrize("leaving", ["", "os.setsid()", "os.setsid(); os.fork() and os._exit(0)"])
+@pytest.mark.parametrize(
+    "leaving",
+    [
+        "",
+        "os.setsid()",
+        "os.setsid(); os.fork() and os._exit(0)",
+        "os.setsid(); os.fork() and time.sleep(300); os.setsid()",
+    ],
+)
 def test_no_process_outlives_its_program(leaving):
     name = f"left-{os.getpid()}"
     code = (
@@ -103,3 +114,21 @@ def test_a_killed_zygote_leaves_no_folder(tmp_path):
     folders = [Path(line) for line in notes.read_text().splitlines()]
     assert len(folders) == 2
     assert not any(folder.parent.exists() for folder in folders)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_folder_that_its_owner_closed_is_removed():
+    script = (
+        f"{Path(scratch.__file__).read_text()}\n"
+        "import tempfile\nos.setuid(65534)\nfolder = tempfile.mkdtemp()\n"
+        "os.makedirs(f'{folder}/a/b')\nos.chmod(f'{folder}/a', 0)\nos.chmod(folder, 0)\n"
+        "remove(folder)\nprint(os.path.exists(folder))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", script],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("False\n", "")

@@ -113,6 +113,8 @@ class Context:
     def _fingerprint(self, sections: tuple[str, ...], phases: int | None) -> dict[str, Any]:
         settings: dict[str, Any] = self.recipe.model_dump(mode="json")
         settings["sft"]["phases"] = settings["sft"]["phases"][:phases]
+        # What `auto` stands for here, whatever it will stand for later.
+        settings["rl"]["credit"]["type"] = self.recipe.rl.credited
         division = {"pilot": self._division.pilot, "measure": self._division.measure}
         return {key: settings[key] for key in sections} | {"set_apart": division}
 

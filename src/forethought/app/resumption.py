@@ -51,7 +51,10 @@ def begun_with(stage: Stage, now: Mapping[str, Any], recipe: Settings) -> Mappin
     made = stage.get(FINGERPRINT)
     if made is None:
         return None
-    return {key: part for key, part in _filled_up(made, recipe).items() if key in {*made, *now}}
+    whole = _filled_up(made, recipe)
+    if whole.get("rl", {}).get("credit", {}).get("type") == "auto":
+        whole["rl"]["credit"]["type"] = "outcome"  # recorded is what it stands for: none was
+    return {key: part for key, part in whole.items() if key in {*made, *now}}
 
 
 def _filled_up(made: Mapping[str, Any], now: Settings) -> dict[str, Any]:

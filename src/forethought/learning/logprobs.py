@@ -109,7 +109,7 @@ def token_outlook(
         )
     hidden_ME = packed_hidden(decoder, reading.packing, reading.before_M, effort)
     logprobs_M, entropies_M = ChosenLogprobs.apply(
-        hidden_ME, decoder.head.weight, reading.targets_M, scale, effort.arithmetic
+        hidden_ME, decoder.head.weight, reading.targets_M, scale, effort
     )
 
     def laid(values_M: Tensor) -> Tensor:
@@ -144,21 +144,22 @@ class ChosenLogprobs(torch.autograd.Function):
         weight_VE: Tensor,
         targets_M: Tensor,
         scale: Scale,
-        arithmetic: Arithmetic,
+        effort: Effort,
     ) -> tuple[Tensor, Tensor]:
         """Log-probabilities [M] and entropies [M] (0 unless asked), typed as `hidden_ME`."""
-        head = _Head(weight_VE, arithmetic, scale.temperature)
+        head = _Head(weight_VE, effort.arithmetic, scale.temperature)
         kept: Tensor | None = None
         parts: list[Tensor] = []
         entropies_M = torch.zeros_like(hidden_ME[:, 0])
         for rows in _portions(len(targets_M), scale.logit_tokens):
+            effort.look()
             logprobs_CV = head.logprobs(hidden_ME[rows])
             parts.append(logprobs_CV.gather(1, targets_M[rows, None])[:, 0])
             if scale.entropies:
                 entropies_M[rows] = entropy(logprobs_CV)
             kept = logprobs_CV if len(logprobs_CV) == len(targets_M) else None
         ctx.save_for_backward(hidden_ME, targets_M)
-        ctx.head, ctx.kept, ctx.scale = head, kept, scale
+        ctx.head, ctx.kept, ctx.scale, ctx.look = head, kept, scale, effort.look
         return torch.cat(parts), entropies_M
 
     @staticmethod
@@ -169,6 +170,7 @@ class ChosenLogprobs(torch.autograd.Function):
         of_hidden_ME = torch.empty_like(hidden_ME)
         of_weight: Tensor | None = None
         for rows in _portions(len(targets_M), ctx.scale.logit_tokens):
+            ctx.look()
             kept, ctx.kept = ctx.kept, None
             logprobs_CV = head.logprobs(hidden_ME[rows]) if kept is None else kept
             wanted = _Wanted(

@@ -5,7 +5,7 @@ loss is multiplied before the way back and the gradient divided after it (arXiv 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
@@ -13,8 +13,9 @@ import torch
 LARGEST = 2.0**24
 """What the factor grows to. Every factor is a power of 2: multiplying by it rounds nothing."""
 
-PATIENCE = 2000
-"""Updates in a row after which the factor is doubled, as in torch's `GradScaler`."""
+PATIENCE = 100
+"""Updates in a row after which the factor is doubled. Doubling it too soon costs a gradient that is
+made again, and no update."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class LossScale:
     factor: float = 2.0**16
     fitting: int = 0
     moves: bool = True
+    _last: float | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, dtype: torch.dtype | None) -> Self:
@@ -34,16 +36,26 @@ class LossScale:
         return cls() if dtype is torch.float16 else cls(factor=1.0, moves=False)
 
     def lower(self) -> bool:
-        """Halve the factor for a gradient that it made too large; False where it is 1 already."""
+        """Halve the factor for a gradient that it made too large.
+
+        False where it is 1 already: the gradient is to blame, and the factor what it was before.
+        """
+        self._last = self.factor if self._last is None else self._last
         if self.factor <= 1.0:
+            self.factor, self._last = self._last, None
             return False
         self.factor, self.fitting = self.factor / 2, 0
         return True
 
     def fitted(self) -> None:
-        """Count an update whose gradient was finite, and double the factor after many."""
+        """Count an update whose gradient was finite, and double the factor after many.
+
+        One that needed a much smaller factor leaves half of the one before: it may be a single one.
+        """
         if not self.moves:
             return
+        if self._last is not None:
+            self.factor, self._last = max(self.factor, self._last / 2), None
         self.fitting += 1
         if self.fitting >= PATIENCE:
             self.factor, self.fitting = min(LARGEST, 2 * self.factor), 0

@@ -11,7 +11,7 @@ HALVES: Mapping[Precision, torch.dtype] = {"bfloat16": torch.bfloat16, "float16"
 
 NATIVE: Mapping[Precision, tuple[str, ...]] = {
     "bfloat16": ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16"),
-    "float16": ("avx512_fp16", "amx_fp16", "fp16", "fp16_arith"),
+    "float16": ("avx512_fp16", "amx_fp16", "fp16_arith"),
 }
 """What a processor says of itself that multiplies such numbers."""
 

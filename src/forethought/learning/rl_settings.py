@@ -10,7 +10,7 @@ from forethought.learning.control.fit import refuse_what_does_not_fit
 from forethought.learning.control.settings import ControlSettings
 from forethought.learning.correction.settings import CorrectionSettings
 from forethought.learning.credit.selection import SelectionSettings
-from forethought.learning.credit.settings import CreditSettings
+from forethought.learning.credit.settings import CreditName, CreditSettings
 from forethought.learning.losses.settings import LossSettings
 from forethought.learning.rewards import RewardSettings
 from forethought.learning.settings import OptimizerSettings
@@ -94,6 +94,11 @@ class RLSettings(Settings):
     """Which policy is the old one, and how a sampler that differs from it is corrected for."""
     control: ControlSettings = ControlSettings()
     """What of the loss is steered from round to round."""
+
+    @property
+    def credited(self) -> CreditName:
+        """The type of credit that holds: what `rl.credit.type = "auto"` stands for here."""
+        return self.credit.chosen(turns_earn=self.reward.turns_earn)
 
     @property
     def needs_critic(self) -> bool:

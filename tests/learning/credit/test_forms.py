@@ -46,7 +46,9 @@ def near(expected, tolerance=TURNS["tolerance"]):
 
 def credited(type, attempts, advantage=None, **chosen):
     compared = advantage or AdvantageSettings()
-    return assign(attempts, CreditSettings(type=type, advantage=compared, **chosen))
+    return assign(
+        attempts, CreditSettings(type=type, advantage=compared, **chosen), turns_earn=True
+    )
 
 
 def test_two_turns_as_printed_meet_the_worked_numbers():
@@ -132,7 +134,7 @@ def test_a_reward_with_another_number_of_turns_is_refused():
     one = attempt((0.5, 0.0))
     other = type(one)(group="g", episode=attempt((0.0,)).episode, reward=one.reward)
     with pytest.raises(ValueError, match="has 1 turns and 2 rewards"):
-        assign([other], CreditSettings(type="turn_rtg"))
+        assign([other], CreditSettings(type="turn_rtg"), turns_earn=True)
 
 
 def test_leave_one_out_a_turn_by_hand():

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from forethought.core.errors import PolicyError
 from forethought.core.trajectory import Finish
 from forethought.policy.local.continuous import ContinuousBatch
 from forethought.policy.local.decoder import Decoder
@@ -390,6 +391,16 @@ def test_long_openings_are_read_in_portions_and_come_out_alike(inference):
         torch.testing.assert_close(torch.tensor(sampled.logprobs), expected, rtol=0, atol=1e-4)
     assert max(speaker.pieces) <= 300
     assert sum(speaker.pieces) == sum(len(prompt) - 1 for prompt in prompts)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_numbers_that_are_not_finite_are_nobodys_words(inference, dtype):
+    model = network(spread=0.1)
+    with torch.no_grad():
+        model.model.layers[0].mlp.up_proj.weight.fill_(1e30)
+        model.model.layers[0].mlp.gate_proj.weight.fill_(1e30)
+    with pytest.raises(PolicyError, match=r'not finite.*compute\.precision = "float16"'):
+        said(inference(model, dtype), [request(PROMPTS[1], max_tokens=5)])
 
 
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])

@@ -109,6 +109,9 @@ def test_rows_that_are_not_to_lie_apart_lie_on_the_shelf_of_the_longest():
     slots.join([(prefix(SMALLEST, seed=1), None)])
     assert [window.shelf.places for window in slots.windows()] == [2 * SMALLEST]
     assert torch.equal(slots.leave({1: range(6)})[0].own, prefix(6, seed=6).own)
+    slots.leave({1: range(SMALLEST)})
+    slots.join([(prefix(7, seed=7), None)])
+    assert [window.shelf.places for window in slots.windows()] == [2 * SMALLEST]
 
 
 def room(slots):

@@ -27,8 +27,9 @@ async def rl(context: Context) -> None:
         await check_endpoint(recipe.rl.reward.judge.endpoint, "rl.reward.judge.endpoint")
     show.stage(
         "RL",
-        f"{recipe.rl.loss.name}: the model attempts each problem {recipe.rl.group_size} times with "
-        "the real tool; attempts that earn more than their group's mean are made likelier.",
+        f"{recipe.rl.loss.name}, credit by {recipe.rl.credited}: the model attempts each problem "
+        f"{recipe.rl.group_size} times with the real tool; attempts that earn more than their "
+        "group's mean are made likelier.",
     )
     stage = context.begin("rl", RL)
     if stage is None:

@@ -34,7 +34,7 @@ CREDITS: dict[CreditName, Form] = {
 
 
 def assign(
-    attempts: Sequence[Attempt], credit: CreditSettings, *, turns_earn: bool = False
+    attempts: Sequence[Attempt], credit: CreditSettings, *, turns_earn: bool
 ) -> list[Credit]:
     """What each attempt is credited with, in the order given.
 

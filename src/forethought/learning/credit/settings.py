@@ -60,12 +60,12 @@ class CreditSettings(Settings):
     """How attempts are compared, and what each of their turns gets of what comes of it."""
 
     type: CreditChoice = "auto"
-    """auto: turn_rloo where the recipe has turns earn or lose anything of their own and says
-    nothing of `advantage`, otherwise outcome; outcome: one advantage an attempt; merged: the same,
-    with a weight on what turns earned; turn_rloo: one a turn, for attempts of any number of turns;
-    turn_rtg: one a turn, compared by turn number, which pays later turns less; mt_grpo: for
-    attempts with equally many turns; gigpo: an advantage of the attempt and one of each turn's
-    state; gae: one a token, from rewards at the ends of turns and a critic."""
+    """auto: turn_rloo where turns earn or lose something of their own, all of it settled when they
+    end, and `advantage` is left as it is, otherwise outcome; outcome: one advantage an attempt;
+    merged: the same, with a weight on what turns earned; turn_rloo: one a turn, for attempts of any
+    number of turns; turn_rtg: one a turn, compared by turn number, which pays later turns less;
+    mt_grpo: for attempts with equally many turns; gigpo: an advantage of the attempt and one of
+    each turn's state; gae: one a token, from rewards at the ends of turns and a critic."""
     discount: float | None = Field(default=None, gt=0, le=1)
     """What a reward one turn later counts (turn_rloo, turn_rtg, mt_grpo, gigpo), or one token later
     (gae); none: 0.95 for gigpo, otherwise 1."""
@@ -134,7 +134,7 @@ class CreditSettings(Settings):
             )
 
     def chosen(self, *, turns_earn: bool) -> CreditName:
-        """The type that holds, where turns earn something of their own or do not.
+        """The type that holds, where turns earn something that is settled when they end, or not.
 
         >>> [CreditSettings().chosen(turns_earn=earn) for earn in (True, False)]
         ['turn_rloo', 'outcome']

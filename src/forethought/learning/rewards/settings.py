@@ -8,8 +8,11 @@ from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings, Weight
 from forethought.policy.remote import RemoteSettings
 
-OF_TURNS = ("execution", "retrieval", "well_formed", "malformed", "call_cost", "parse", "exception")
-"""The parts and penalties that single turns earn or lose."""
+SETTLED = ("retrieval", "well_formed", "malformed", "call_cost", "parse")
+"""The parts and penalties of which a turn's share is known when the turn ends."""
+
+OF_TURNS = (*SETTLED, "execution", "exception")
+"""The parts and penalties that single turns earn or lose. Of the last two, later turns decide."""
 
 
 class PenaltySettings(Settings):
@@ -115,9 +118,12 @@ class RewardSettings(Settings):
 
     @property
     def turns_earn(self) -> bool:
-        """Whether single turns earn or lose anything beside the bonus for calls."""
+        """Whether turns earn or lose something beside the bonus for calls, and all of it is settled
+        when they end."""
         weights = self.process.model_dump() | self.penalties.model_dump()
-        return self.judge is not None or any(weights[name] for name in OF_TURNS)
+        judged = self.judge is not None and self.judge.weight > 0
+        paid = {name for name in OF_TURNS if weights[name]} if self.process.most else set[str]()
+        return bool(paid) and paid <= {*SETTLED} and not judged
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -12,6 +12,7 @@ Shapes: B rows that speak.
 # The library underneath is typed in part.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import math
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from forethought.core.errors import PolicyError
 from forethought.policy.local.choice import Choice, choose, uniforms
 from forethought.policy.local.inference import Inference, Piece
 from forethought.policy.local.prefixes import Prefix, alike
@@ -32,6 +34,10 @@ READ_AT_ONCE = 512
 """Tokens read between two steps of the rows that speak."""
 BORROWED_FROM = 32
 """Tokens from which on it pays to begin with what another opening has read."""
+NOT_FINITE = (
+    "the model's numbers are not finite: its weights are ruined, or too large for "
+    'compute.precision = "float16"; set that to "float32"'
+)
 OPENINGS_KEPT = 4096
 """Tokens of finished openings that are kept for rows which begin alike, the latest first."""
 
@@ -239,6 +245,8 @@ class ContinuousBatch:
     def _extend(self, choice: Choice) -> None:
         ids: list[int] = choice.ids_B.tolist()
         logprobs: list[float] = choice.logprobs_B.tolist()
+        if not all(map(math.isfinite, logprobs)):
+            raise PolicyError(NOT_FINITE)
         entropies: list[float] = choice.entropies_B.tolist()
         for row, token, logprob, entropy in zip(
             self._speaking, ids, logprobs, entropies, strict=True

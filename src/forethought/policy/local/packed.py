@@ -37,7 +37,8 @@ class Effort:
     """How to compute, where it changes nothing but speed, memory and rounding.
 
     With `again` every layer is computed once more on the way back, and only its input is kept.
-    `look` is called at every layer, there and back: what it raises ends the computation.
+    `look` is called at every layer and every portion of the head, there and back: what it raises
+    ends the computation.
     """
 
     arithmetic: Arithmetic

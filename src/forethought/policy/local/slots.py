@@ -143,11 +143,10 @@ class Slots:
 
     def _places(self, rows: Sequence[ShelvedRow]) -> list[int]:
         """How many places the shelf of each row has."""
-        needed = [row.length + 1 for row in rows]
-        if not self._apart:
-            needed = [max(needed, default=0)] * len(rows)
+        needed = [_size(row.length + 1) for row in rows]
         held = [0 if row.shelf is None else row.shelf.places for row in rows]
-        return [max(pair) for pair in zip(map(_size, needed), held, strict=True)]
+        places = [max(pair) for pair in zip(needed, held, strict=True)]
+        return places if self._apart else [max(places, default=0)] * len(rows)
 
     def _find_order(self) -> Order:
         device = self._nothing_Y2KLD.device

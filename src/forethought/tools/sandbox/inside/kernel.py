@@ -134,9 +134,10 @@ def start_init(place: int) -> int:
     """Start a process that only sleeps, sharing this process's memory; return its pid.
 
     The first process of a pid namespace ends the whole namespace with it. This one costs no
-    page tables: it calls `pause` on a small stack, chosen by `place` (fewer than 64 may live at
-    once). Nothing inside can touch the memory it shares, because that is not dumpable, and the
-    caller must have no signal handler, since a handler would run in it.
+    page tables: it calls `pause` on a small stack, chosen by `place`. Two of one stack do each
+    other no harm, since they never return. Nothing inside can touch the memory it shares, because
+    that is not dumpable, and the caller must have no signal handler, since a handler would run in
+    it.
     """
     end = ctypes.addressof(_INIT_STACKS) + (place % _STACKS + 1) * _STACK_BYTES
     sleep = ctypes.cast(_LIBC.pause, ctypes.c_void_p)

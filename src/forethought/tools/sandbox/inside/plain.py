@@ -55,10 +55,14 @@ class PlainProcess:
         return scratch.exceeds(f"{self._folder}/{place}", TMP_MEGABYTES << 20, TMP_FILES)
 
     def close(self, place: int, others: Collection[int]) -> None:
-        """Kill what left its call's process group (of any call), and remove the directory."""
-        for orphan in self._children() - set(others):
-            os.kill(orphan, signal.SIGKILL)
-            os.waitpid(orphan, 0)
+        """Kill what left its call's process group (of any call), and remove the directory.
+
+        What an orphan leaves behind is an orphan only once that is gone.
+        """
+        while orphans := self._children() - set(others):
+            for orphan in orphans:
+                os.kill(orphan, signal.SIGKILL)
+                os.waitpid(orphan, 0)
         scratch.remove(f"{self._folder}/{place}")
 
     def _children(self) -> set[int]:

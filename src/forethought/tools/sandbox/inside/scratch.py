@@ -35,6 +35,7 @@ def remove(folder: str) -> None:
     if not os.path.isdir(folder):
         return
     home = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    os.chmod(folder, 0o700)
     os.chdir(folder)
     waiting = [_remove_files()]
     try:

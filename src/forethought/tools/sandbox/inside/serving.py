@@ -165,7 +165,7 @@ class Serving:
         place.end = end
         self._order(Order.KILL, place.number)
         place.deadline = time.monotonic() + _KILL_GRACE
-        if place.session and not place.call:
+        if place.session and not place.call and self._sessions.get(place.session) is place:
             del self._sessions[place.session]
 
     # What a session's interpreter says: one fixed-size frame a program, and nothing else.
