@@ -24,7 +24,7 @@ def test_an_episode_is_one_line_in_messages_form(run, tmp_path):
     stage.keep(0, [small_group("g")])
     stage.commit(0)
     path = tmp_path / "episodes.jsonl"
-    assert export_jsonl(run, "rl", path) == 2
+    assert export_jsonl(run, ["rl"], path) == {"rl": 2}
     right, wrong = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
     assert right["messages"] == [
         {"role": "system", "content": "Be brief."},
@@ -47,6 +47,24 @@ def test_an_episode_is_one_line_in_messages_form(run, tmp_path):
     assert (right["outcome"], right["stop"], wrong["outcome"]) == ("right", "answered", "wrong")
 
 
+def test_stages_follow_one_another_and_each_line_says_its_own_and_its_step(run, tmp_path):
+    for name, steps in (("measure", 1), ("rl", 2)):
+        stage = run.stage(name)
+        for step in range(steps):
+            stage.keep(step, [small_group(f"{name}/{step}", size=1)])
+            stage.commit(step)
+    run.stage("sft_first").commit(0)
+    assert run.attempts() == {"measure": 1, "rl": 2}
+    path = tmp_path / "episodes.jsonl"
+    assert export_jsonl(run, ["rl", "measure"], path) == {"rl": 2, "measure": 1}
+    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    assert [(line["id"], line["stage"], line["step"]) for line in lines] == [
+        ("rl/0/0", "rl", 0),
+        ("rl/1/0", "rl", 1),
+        ("measure/0/0", "measure", 0),
+    ]
+
+
 def test_what_an_attempt_earned_goes_with_it_and_what_is_not_known_is_null(run, tmp_path):
     stage = run.stage("rl")
     for step in range(2):
@@ -56,7 +74,7 @@ def test_what_an_attempt_earned_goes_with_it_and_what_is_not_known_is_null(run, 
     for step in range(2):
         stage.commit(step)
     path = tmp_path / "episodes.jsonl"
-    export_jsonl(run, "rl", path)
+    export_jsonl(run, ["rl"], path)
     lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     assert {line["id"]: (line["reward"], line["components"]) for line in lines} == {
         "0/0": (1.25, {"outcome": 1.0, "tool_bonus": 0.25}),
@@ -105,7 +123,7 @@ def test_a_teams_further_sides_follow_and_an_empty_episode_has_no_messages(run, 
     stage.keep(0, [Group(id="g", problem=group.problem, episodes=(team, empty))])
     stage.commit(0)
     path = tmp_path / "episodes.jsonl"
-    export_jsonl(run, "rl", path)
+    export_jsonl(run, ["rl"], path)
     first, second = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
     assert [side["messages"] for side in first["teammates"]] == [first["messages"]] * 2
     assert second["messages"] == []
@@ -114,9 +132,9 @@ def test_a_teams_further_sides_follow_and_an_empty_episode_has_no_messages(run, 
 def test_an_export_that_fails_leaves_the_old_file_and_nothing_beside_it(run, tmp_path):
     path = tmp_path / "out" / "episodes.jsonl"
     with pytest.raises(RecipeError, match=r"episodes\.jsonl cannot be written"):
-        export_jsonl(run, "rl", path)
+        export_jsonl(run, ["rl"], path)
     path.parent.mkdir()
     path.mkdir()
     with pytest.raises(RecipeError, match=r"episodes\.jsonl cannot be written"):
-        export_jsonl(run, "rl", path)
+        export_jsonl(run, ["rl"], path)
     assert list(path.parent.iterdir()) == [path]

@@ -1,6 +1,7 @@
 """The learner: its steps, what it tells the sampler, and what it leaves on disk."""
 
 import asyncio
+from dataclasses import dataclass
 from queue import SimpleQueue
 
 import pytest
@@ -311,26 +312,41 @@ def test_precision_decides_in_which_number_type_is_multiplied():
     assert rough == pytest.approx(exact, rel=1e-2)
 
 
-def times(factor):
-    """The loss of imitation, made so much larger."""
+@dataclass(frozen=True)
+class Multiplied:
+    """The loss of imitation, made so much larger; a worker is handed it."""
 
-    def multiplied(logprobs_BT, streams, denominators):
+    factor: float
+
+    def __call__(self, logprobs_BT, streams, denominators):
         result = sft(logprobs_BT, streams, denominators)
-        return LossResult(loss=result.loss * factor, tally=result.tally)
-
-    return Objective(loss=multiplied, reads_every_row=False)
+        return LossResult(loss=result.loss * self.factor, tally=result.tally)
 
 
-def grown(precision, loss, *, factor=None):
-    """The report of an update of a loss, and what it learnt from it: AdamW's first moments."""
-    model = local_model("llama", spread=0.15)
-    learner = learner_of(model, crew_of(model), compute=ComputeSettings(precision=precision))
-    learner.optimizer = learner.optimizer.model_copy(update={"clip_norm": 1e30})
-    if factor is not None:
-        learner._scale.factor = factor
-    (report,) = asyncio.run(updates(learner, 1, loss))
-    moments = learner._optimizers[0].state_dict()["state"].values()
-    return report, torch.cat([torch.zeros(0), *(m["exp_avg"].flatten() for m in moments)]), learner
+def times(factor):
+    return Objective(loss=Multiplied(factor), reads_every_row=False)
+
+
+@pytest.fixture(params=[0, 2], ids=["in process", "forked"])
+def grown(request):
+    """Makes an update of a loss: its report, AdamW's first moments of it, and the learner."""
+    crews = []
+
+    def grow(precision, loss, *, factor=None):
+        model = local_model("llama", spread=0.15)
+        crews.append(crew_of(model, request.param))
+        learner = learner_of(model, crews[-1], compute=ComputeSettings(precision=precision))
+        learner.optimizer = learner.optimizer.model_copy(update={"clip_norm": 1e30})
+        if factor is not None:
+            learner._scale.factor = factor
+        (report,) = asyncio.run(updates(learner, 1, loss))
+        moments = learner._optimizers[0].state_dict()["state"].values()
+        learnt_N = torch.cat([torch.zeros(0), *(each["exp_avg"].flatten() for each in moments)])
+        return report, learnt_N, learner
+
+    yield grow
+    for crew in crews:
+        crew.close()
 
 
 def apart(found_N, expected_N):
@@ -338,7 +354,7 @@ def apart(found_N, expected_N):
 
 
 @pytest.mark.filterwarnings("ignore::forethought.learning.precision.SlowPrecision")
-def test_what_float16_would_take_for_zero_is_scaled_up_on_the_way_back():
+def test_what_float16_would_take_for_zero_is_scaled_up_on_the_way_back(grown):
     faint = times(1e-6)
     _, expected, _ = grown("float32", faint)
     report, found, _ = grown("float16", faint)
@@ -349,7 +365,7 @@ def test_what_float16_would_take_for_zero_is_scaled_up_on_the_way_back():
 
 
 @pytest.mark.filterwarnings("ignore::forethought.learning.precision.SlowPrecision")
-def test_a_gradient_too_large_for_float16_is_made_again_with_a_smaller_scale():
+def test_a_gradient_too_large_for_float16_is_made_again_with_a_smaller_scale(grown):
     loud = times(1e4)
     _, expected, _ = grown("float32", loud)
     report, found, _ = grown("float16", loud)
@@ -359,7 +375,7 @@ def test_a_gradient_too_large_for_float16_is_made_again_with_a_smaller_scale():
 
 
 @pytest.mark.filterwarnings("ignore::forethought.learning.precision.SlowPrecision")
-def test_a_gradient_too_large_for_any_scale_is_skipped():
+def test_a_gradient_too_large_for_any_scale_is_skipped(grown):
     with pytest.warns(SkippedUpdate):
         report, _, learner = grown("float16", times(1e9), factor=2.0)
     assert (report["update/skipped"], report["update/loss_scale"]) == (1.0, 2.0)
@@ -370,14 +386,14 @@ def test_a_gradient_too_large_for_any_scale_is_skipped():
         asyncio.run(updates(learner, 9, times(1e9)))
 
 
-def test_without_float16_no_loss_is_scaled():
+def test_without_float16_no_loss_is_scaled(grown):
     report, _, learner = grown("float32", sft)
     assert "update/loss_scale" not in report
     assert learner._scale.factor == 1.0
 
 
 @pytest.mark.filterwarnings("ignore::forethought.learning.precision.SlowPrecision")
-def test_the_scale_of_a_loss_goes_with_the_checkpoint(tmp_path):
+def test_the_scale_of_a_loss_goes_with_the_checkpoint(grown, tmp_path):
     _, _, learner = grown("float16", times(1e4))
     folder = Checkpoints(folder=tmp_path).save("0", learner.write, learner.state)
     _, _, other = grown("float16", sft)

@@ -4,6 +4,9 @@ import dataclasses
 
 import pytest
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from forethought.core.trajectory import Tokens
 from forethought.learning.batch import pad
@@ -112,6 +115,70 @@ def test_each_portion_of_the_head_is_looked_around_at_there_and_back():
     assert len(seen) == 3
     found.sum().backward()
     assert len(seen) == 6
+
+
+class RowsOfLogits(TorchDispatchMode):
+    """Counts the rows as wide as a vocabulary of every tensor that is made while it looks on.
+
+    `longest` are those of one tensor; `most` of all that there were at once, and `alive` of all
+    that there are now, whoever keeps them. A weight is set aside: turned over, it is as wide.
+    """
+
+    def __init__(self, weight_VE):
+        super().__init__()
+        self.width = len(weight_VE)
+        self.aside = StorageWeakRef(weight_VE.untyped_storage()).cdata
+        self.held = {}
+        self.longest = self.most = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(made):
+            if isinstance(tensor, torch.Tensor) and tensor.shape[1:] == (self.width,):
+                storage = StorageWeakRef(tensor.untyped_storage())
+                if storage.cdata != self.aside:
+                    self.held[storage.cdata] = (storage, len(tensor))
+                    self.longest = max(self.longest, len(tensor))
+        self.most = max(self.most, self.alive)
+        return made
+
+    @property
+    def alive(self):
+        self.held = {key: one for key, one in self.held.items() if not one[0].expired()}
+        return sum(rows for _, rows in self.held.values())
+
+
+def rows_of_logits(tokens, scale):
+    """How many rows are in one tensor, at once, and between the ways there and back, at most."""
+    generator = torch.Generator().manual_seed(0)
+    hidden_ME = torch.randn(tokens, 4, generator=generator).requires_grad_()
+    weight_VE = torch.nn.Parameter(torch.randn(37, 4, generator=generator))
+    targets_M = torch.randint(37, (tokens,), generator=generator)
+    with RowsOfLogits(weight_VE) as rows:
+        effort = Effort(arithmetic=Arithmetic())
+        found = ChosenLogprobs.apply(hidden_ME, weight_VE, targets_M, scale, effort)
+        between = rows.alive
+        (found[0].sum() + 0.5 * found[1].sum()).backward()
+    assert hidden_ME.grad is not None
+    assert weight_VE.grad is not None
+    return rows.longest, rows.most, between
+
+
+@pytest.mark.parametrize("entropies", [False, True])
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_logits_are_there_for_so_many_tokens_at_once_however_many_are_trained(
+    temperature, entropies
+):
+    scale = Scale(temperature=temperature, logit_tokens=3, entropies=entropies)
+    longest, most, between = rows_of_logits(60, scale)
+    assert (longest, between) == (3, 0)
+    assert most <= 4 * 3  # logits, and what is made of them
+    assert rows_of_logits(6, scale) == (longest, most, between)
+
+
+def test_log_probabilities_are_kept_for_the_way_back_where_one_portion_holds_them_all():
+    longest, _, between = rows_of_logits(6, Scale(temperature=1.0, logit_tokens=6))
+    assert (longest, between) == (6, 6)
 
 
 @pytest.mark.parametrize("logit_tokens", [7, 10_000])

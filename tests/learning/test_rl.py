@@ -96,6 +96,7 @@ class Training:
     temperature: float = 1.0
     prefix_breaks: float = 1.0
     spoil: object = as_it_is
+    through: object = as_it_is  # what stands between the loop and the learner
     more: dict = field(default_factory=dict)
 
     def __post_init__(self):
@@ -144,7 +145,7 @@ class Training:
             keeping = Keeping(journal=stage, checkpoints=Checkpoints(folder=run.checkpoints / "rl"))
             solver = SaysOneToken(learner.sampler, self.judge, self.spoil)
             pool = Pool(problems=tuple(problems), batch=4, seed=0)
-            asyncio.run(train_rl(plan, solver, pool, learner, keeping, self.watch))
+            asyncio.run(train_rl(plan, solver, pool, self.through(learner), keeping, self.watch))
         return self
 
     def journal(self):

@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from forethought.app.doctor import add_doctor
+from forethought.app.export_attempts import export_attempts
 from forethought.app.linter import warnings
 from forethought.app.program import spoken
 from forethought.app.recipe import Recipe, read_recipe
@@ -73,10 +74,18 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("run", type=Path, help="the run's folder")
     report.set_defaults(run_command=_report)
     export = commands.add_parser(
-        "export", help="write a run's model as a folder for other programs", allow_abbrev=False
+        "export",
+        help="write a run's model, or its attempts, for other programs",
+        allow_abbrev=False,
     )
     export.add_argument("run", type=Path, help="the run's folder")
-    export.add_argument("folder", type=Path, help="a new folder; adapters are merged into it")
+    export.add_argument(
+        "place",
+        type=Path,
+        help="a new folder for the model, adapters merged, or a new file that ends in .jsonl for "
+        "the attempts",
+    )
+    export.add_argument("--stage", help="the one stage whose attempts are written (default: all)")
     export.set_defaults(run_command=_export)
     recipe = commands.add_parser("recipe", help="print the embedded recipe", allow_abbrev=False)
     recipe.set_defaults(run_command=_recipe)
@@ -116,11 +125,20 @@ def _report(options: argparse.Namespace, overrides: list[str], console: Console)
 
 def _export(options: argparse.Namespace, overrides: list[str], console: Console) -> None:
     _refuse_words("export", overrides)
+    if options.place.suffix == ".jsonl":
+        with Run.read(options.run) as run:
+            export_attempts(run, options.place, options.stage, Show(console))
+        return
+    if options.stage is not None:
+        raise RecipeError(
+            f"--stage {options.stage}: a stage's attempts are written to a file, and "
+            f"{options.place} does not end in .jsonl; name one that does, or leave --stage out"
+        )
     # Only here: it loads torch, which --help and bad input need not wait for.
     from forethought.app.export import export  # noqa: PLC0415
 
     with Run.read(options.run) as run:
-        export(run, options.folder, Show(console))
+        export(run, options.place, Show(console))
 
 
 def _recipe(options: argparse.Namespace, overrides: list[str], console: Console) -> None:

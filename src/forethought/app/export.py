@@ -1,10 +1,10 @@
 """A run's trained model as a folder that stands by itself, for other programs."""
 
 import json
-import os
 from pathlib import Path
 
 from forethought.app.context import Context
+from forethought.app.places import new_place
 from forethought.app.recipe import checked
 from forethought.app.show import Show
 from forethought.core.errors import RecipeError
@@ -34,7 +34,7 @@ def export(run: Run, folder: Path, show: Show) -> None:
     trained = [one for one in run.stages() if one.finished and _trains(one.name)]
     if not trained:
         raise RecipeError(f"{run.path}: no training stage has finished yet; run sft or rl first")
-    place = _new_place(run, folder)
+    place = new_place(run, folder, "folder")
     last = trained[-1].name
     context = Context(checked(run.recipe, str(run.path)), run, show)
     source = context.trained(last)
@@ -48,19 +48,6 @@ def export(run: Run, folder: Path, show: Show) -> None:
     exported.save(place.name, write, {"made_from": str(source)})
     show.say(f"the model that {last} ended with is in {folder}, for any program that reads")
     show.say(f"Hugging Face folders; {folder / CARD} says how it was made")
-
-
-def _new_place(run: Run, folder: Path) -> Path:
-    """Where `folder` is, without links and `..`. Raises `RecipeError` where none can be made."""
-    place = Path(os.path.realpath(folder))
-    if os.path.lexists(folder) or os.path.lexists(place):
-        raise RecipeError(f"{folder} is there already: name a new folder")
-    if run.path.resolve() in place.parents:
-        raise RecipeError(f"{folder} lies in the run {run.path}: name a folder outside of it")
-    above = next(one for one in place.parents if os.path.lexists(one))
-    if not above.is_dir():
-        raise RecipeError(f"{folder} cannot be made, as {above} is no folder: name another place")
-    return place
 
 
 def card(run: Run, source: Path, format_name: str) -> str:

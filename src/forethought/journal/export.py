@@ -1,8 +1,8 @@
-"""A stage's episodes as JSON lines in OpenAI messages form, for other programs."""
+"""Episodes of a run's stages as JSON lines in OpenAI messages form, for other programs."""
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,18 +12,19 @@ from forethought.journal.files import written_beside
 from forethought.journal.run import Run
 
 
-def export_jsonl(run: Run, stage: str, path: Path) -> int:
-    """Write one episode a line to `path` and return how many; the file appears whole.
+def export_jsonl(run: Run, stages: Sequence[str], path: Path) -> dict[str, int]:
+    """Write one episode a line to `path`, which appears whole; return how many of each stage.
 
     Lines are ASCII: characters that some readers take for the end of a line are escaped. `reward`
     and its `components` are null of an attempt that was not scored, and each that is not known.
     """
-    count = 0
+    counts = dict.fromkeys(stages, 0)
     with written_beside(path) as file:
-        for line in _lines(run, stage):
-            file.write(json.dumps(line) + "\n")
-            count += 1
-    return count
+        for stage in counts:
+            for line in _lines(run, stage):
+                file.write(json.dumps(line) + "\n")
+                counts[stage] += 1
+    return counts
 
 
 def _lines(run: Run, stage: str) -> Iterator[dict[str, Any]]:
@@ -31,7 +32,8 @@ def _lines(run: Run, stage: str) -> Iterator[dict[str, Any]]:
         rewards = run.rewards(stage, step)
         for group in run.groups(stage, step):
             for episode in group.episodes:
-                yield _line(group, episode, rewards.get(episode.id))
+                line = _line(group, episode, rewards.get(episode.id))
+                yield {**line, "stage": stage, "step": step}
 
 
 def _line(group: Group, episode: Episode, components: Mapping[str, float] | None) -> dict[str, Any]:

@@ -89,6 +89,19 @@ def read_object(text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", found)
 
 
+def read_attempts(connection: sqlite3.Connection) -> dict[str, int]:
+    """How many attempts each stage has kept, in the order in which stages were begun.
+
+    A stage without any is left out.
+    """
+    query = """
+        select stages.stage, count(*) from stages
+        join episodes on episodes.stage = stages.stage
+        group by stages.place order by stages.place
+    """
+    return dict(connection.execute(query).fetchall())
+
+
 def read_steps(connection: sqlite3.Connection, stage: str) -> list[int]:
     """The committed steps of a stage."""
     query = "select step from steps where stage = ? order by step"

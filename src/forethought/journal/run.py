@@ -129,6 +129,11 @@ class Run:
         with self._intact():
             return reading.read_document(self._connection, stage, name)
 
+    def attempts(self) -> dict[str, int]:
+        """How many attempts each stage has kept; one without any is left out."""
+        with self._intact():
+            return reading.read_attempts(self._connection)
+
     def steps(self, stage: str) -> list[int]:
         """The committed steps of a stage."""
         with self._intact():
