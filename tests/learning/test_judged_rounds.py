@@ -41,7 +41,7 @@ def judged(folder, endpoint, **how):
         lambda *_: Verdict.right(),
         steps=1,
         updates=1,
-        more={"group_size": SIZE, "reward": reward},
+        more={"group_size": SIZE, "reward": reward, "credit": {"type": "turn_rloo"}},
         **how,
     )
 
