@@ -203,6 +203,10 @@ SHOWN_BY = {
         "test_shown_tests_decides_how_many_a_question_shows": ("problems.code.shown_tests",),
         "test_uncheckable_decides_whether_rows_are_left_out": ("problems.code.uncheckable",),
     },
+    "app/test_imported_trajectories.py": {
+        "test_trajectories_decides_which_file_is_imitated": ("collect.trajectories",),
+        "test_unusable_decides_whether_rows_are_left_out": ("collect.unusable",),
+    },
     "app/test_settings_directly.py": {
         "test_problems_come_from_the_file_of_their_side": (
             "problems.file.train",

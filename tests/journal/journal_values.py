@@ -7,6 +7,7 @@ from forethought.core.messages import (
     System,
     ToolCall,
     ToolReply,
+    ToolSpec,
     ToolStatus,
     User,
 )
@@ -50,11 +51,13 @@ ASSISTANTS = st.builds(
     calls=st.lists(CALLS, max_size=2).map(tuple),
     role=st.just("assistant"),
 )
-MESSAGES = st.one_of(
+WORDS = st.one_of(
     st.builds(System, text=TEXT, role=st.just("system")),
     st.builds(User, text=TEXT, role=st.just("user")),
-    ASSISTANTS,
-    REPLIES,
+)
+MESSAGES = st.one_of(WORDS, ASSISTANTS, REPLIES)
+TOOLS = st.builds(
+    ToolSpec, name=TEXT, description=TEXT, parameters=st.dictionaries(TEXT, JSON, max_size=2)
 )
 TURNS = st.builds(
     Turn,
@@ -66,6 +69,7 @@ TURNS = st.builds(
     weight_version=COUNT,
     temperature=st.none() | NUMBER,
     seconds=NUMBER,
+    heard=st.lists(WORDS, max_size=2).map(tuple),
 )
 TOKENS = st.lists(st.tuples(COUNT, st.booleans(), NUMBER), max_size=6).map(
     lambda rows: Tokens(
@@ -82,6 +86,7 @@ TRAJECTORIES = st.builds(
     stop=st.sampled_from(Stop),
     segments=st.lists(TOKENS, max_size=2).map(tuple),
     error=TEXT,
+    tools=st.none() | st.lists(TOOLS, max_size=2).map(tuple),
 )
 VERDICTS = st.builds(
     Verdict,

@@ -2,11 +2,12 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from forethought.core.errors import RecipeError
-from forethought.core.messages import Assistant, ToolCall
+from forethought.core.messages import Assistant, ToolCall, ToolSpec
 from forethought.core.trajectory import Episode, Group
 from forethought.journal.export import export_jsonl, openai_message
 from forethought.journal.run import Run
@@ -127,6 +128,20 @@ def test_a_teams_further_sides_follow_and_an_empty_episode_has_no_messages(run, 
     first, second = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
     assert [side["messages"] for side in first["teammates"]] == [first["messages"]] * 2
     assert second["messages"] == []
+
+
+def test_the_tools_that_were_an_episodes_own_go_with_it(run, tmp_path):
+    group = small_group("g", size=1)
+    search = ToolSpec(name="search", description="Find.", parameters={"type": "object"})
+    told = replace(group.episodes[0].trajectories[0], tools=(search,))
+    stage = run.stage("collect")
+    stage.keep(0, [replace(group, episodes=(replace(group.episodes[0], trajectories=(told,)),))])
+    stage.commit(0)
+    path = tmp_path / "episodes.jsonl"
+    export_jsonl(run, ["collect"], path)
+    (line,) = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    function = {"name": "search", "description": "Find.", "parameters": {"type": "object"}}
+    assert line["tools"] == [{"type": "function", "function": function}]
 
 
 def test_an_export_that_fails_leaves_the_old_file_and_nothing_beside_it(run, tmp_path):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from forethought.core.errors import RecipeError
-from forethought.core.messages import Assistant, ToolReply, ToolStatus, User
+from forethought.core.messages import Assistant, ToolReply, ToolSpec, ToolStatus, User
 from forethought.core.trajectory import Finish, Stop, Trajectory, Turn
 from forethought.learning.batch import pad
 from forethought.learning.demonstrations import Demonstrations, render, set_apart
@@ -57,9 +57,31 @@ def test_only_the_authors_words_are_trained():
     assert trained_text(data.with_calls[0]) == f"{frame}<|im_end|>42<|im_end|>"
 
 
-def test_trajectories_are_told_apart_by_whether_a_tool_replied():
-    data = rendered(PLAIN, CALLED, CALLED)
+def test_trajectories_are_told_apart_by_whether_they_call():
+    unanswered = replace(CALLED, turns=(replace(CALLED.turns[0], replies=()),))
+    data = rendered(PLAIN, CALLED, unanswered)
     assert (len(data.tool_free), len(data.with_calls), data.too_long) == (1, 2, 0)
+    assert trained_text(data.with_calls[1]).endswith('print(42)"}}</tool_call><|im_end|>')
+
+
+def test_what_others_say_between_turns_is_context():
+    asked_on = replace(turn("42"), heard=(User(text="and 7 * 7?"),))
+    (row,) = rendered(recorded(asked_on, turn("49"))).tool_free
+    assert trained_text(row) == "42<|im_end|>49<|im_end|>"
+    said = WORDS.decode(row.ids, skip_special_tokens=False)
+    assert "42<|im_end|>\n<|im_start|>user\nand 7 * 7?<|im_end|>\n<|im_start|>assistant\n49" in said
+
+
+def test_the_tools_that_a_trajectory_brings_are_announced_in_place_of_the_runs():
+    search = ToolSpec(name="search", description="Find.", parameters={"type": "object"})
+    own, none, runs = (replace(PLAIN, tools=tools) for tools in ((search,), (), None))
+    announced = [
+        WORDS.decode(row.ids, skip_special_tokens=False)
+        for row in rendered(own, none, runs).tool_free
+    ]
+    assert ["search()" in text for text in announced] == [True, False, False]
+    assert ["<tools>" in text for text in announced] == [True, False, True]
+    assert ["python(code)" in text for text in announced] == [False, False, True]
 
 
 def test_a_turn_whose_call_failed_is_context_unless_it_is_asked_for():

@@ -28,6 +28,30 @@ def test_rows_become_problems_with_what_is_missing_filled_in(tmp_path, name):
     assert (second.id, second.domain, second.data) == ("b", "days", {"plan": "look."})
 
 
+@pytest.mark.parametrize("name", ["mine.json", "mine.json.gz"])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_file_that_is_one_list_has_its_elements_for_rows(tmp_path, name, indent):
+    rows = [{"prompt": "6 * 7?", "answer": 42}, {"prompt": "day?", "answer": "mon"}]
+    found = file_problems(written(tmp_path, "\n" + json.dumps(rows, indent=indent), name))
+    assert [(one.id, one.prompt) for one in found] == [("mine-1", "6 * 7?"), ("mine-2", "day?")]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[]", "holds no rows"),
+        ('[{"prompt": "q", "answer": "1"}, 7]', "row 2: needs a JSON object, got 7"),
+        ('\n[\n{"prompt": "q"\n', r"read as one list.*not JSON.*line 4"),
+        ('[{"prompt": "q", "answer": "\\ud800"}]', "row 1: holds half of a surrogate pair"),
+        ("[" * 50_000, "nested deeper than 50"),
+        ("[" * 60 + "]" * 60, "row 1: nested deeper than 50"),
+    ],
+)
+def test_what_is_wrong_in_a_list_is_named(tmp_path, text, complaint):
+    with pytest.raises(RecipeError, match=rf"mine\.json.*{complaint}"):
+        file_problems(written(tmp_path, text, "mine.json"))
+
+
 def test_a_line_separator_inside_a_string_does_not_end_the_row(tmp_path):
     row = json.dumps({"prompt": "one\u2028two", "answer": "3"}, ensure_ascii=False)
     (problem,) = file_problems(written(tmp_path, row + "\r\n"))

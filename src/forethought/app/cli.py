@@ -27,7 +27,7 @@ INTERRUPTED = 130
 
 
 STAGES = {
-    "collect": ("record trajectories with the real tool", "sft"),
+    "collect": ("record trajectories with the real tool, or take them from a file", "sft"),
     "sft": ("imitate them", "measure"),
     "measure": ("find out how hard problems are for the model", "rl"),
     "rl": ("reinforcement learning with the tool in the loop", "eval"),

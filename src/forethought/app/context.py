@@ -58,7 +58,7 @@ class Context:
         return Division(
             pilot=recipe.sft.pilot_problems if recipe.sft.pilot_every else 0,
             measure=recipe.measure.problems,
-            collect=recipe.collect.problems,
+            collect=0 if recipe.collect.trajectories else recipe.collect.problems,
         )
 
     def begin(

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, PositiveInt, ValidationError, model_validator
 from pydantic_core import ErrorDetails
@@ -31,14 +31,31 @@ LONGEST_SHOWN = 300
 
 
 class CollectSettings(Settings):
-    """Recording trajectories: scripted demonstrators that run the real tool."""
+    """Recording trajectories: scripted demonstrators that run the real tool, or a file."""
 
     problems: PositiveInt = 3000
     """Problems that are shown."""
+    trajectories: str = ""
+    """File of recorded conversations, all of which are taken instead of showing problems."""
+    unusable: Literal["refuse", "leave_out"] = "refuse"
+    """What becomes of rows of `trajectories` that cannot be used: a file with such rows is
+    refused, or they are left out, which is said with their number."""
     demonstrators: DemonstratorSettings = DemonstratorSettings()
     """Their styles, by weight."""
     teacher: RemoteSettings | None = None
     """A model behind an endpoint that shows the problems instead of the scripts."""
+
+    @model_validator(mode="after")
+    def _refuse_two_sources(self) -> Self:
+        defaults = CollectSettings.model_construct()
+        named = ("problems", "demonstrators", "teacher")
+        others = [key for key in named if getattr(self, key) != getattr(defaults, key)]
+        if self.trajectories and others:
+            raise RecipeError(
+                f"collect.trajectories = {self.trajectories!r}: all of the file is taken and "
+                f"nobody shows problems; remove collect.{', collect.'.join(others)}, or the file"
+            )
+        return self
 
 
 class MeasureSettings(Settings):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
 
-from forethought.core.messages import Assistant, Message, ToolReply
+from forethought.core.messages import Assistant, Message, System, ToolReply, ToolSpec, User
 from forethought.core.problem import Problem
 from forethought.core.verdict import Outcome, Verdict
 
@@ -71,7 +71,8 @@ class Turn:
     `tokens` counts the sampled tokens of the turn, `entropy` is their mean full-vocabulary
     entropy in nats (0.0 where the engine does not report it), `weight_version` says which
     weights spoke, `temperature` at which they were sampled (None: nobody sampled them),
-    `seconds` how long that took.
+    `seconds` how long that took. `heard` is what else was said to it before the next turn, as by
+    a user who asks on.
 
     >>> Turn(message=Assistant(text="42"), finish=Finish.END_OF_TURN).replies
     ()
@@ -85,6 +86,7 @@ class Turn:
     weight_version: int = 0
     temperature: float | None = None
     seconds: float = 0.0
+    heard: tuple[System | User, ...] = ()
 
 
 class Stop(StrEnum):
@@ -109,7 +111,8 @@ class Trajectory:
     Usually one segment; several where a chat format drops earlier thinking, so that what the
     policy saw later does not extend what it saw before. A trajectory written by a person or a
     script has no segments: nobody sampled it. `error` is set only when `stop` is `FAILED`; its last
-    line says what broke, what stands before it where.
+    line says what broke, what stands before it where. `tools` are those that the agent was told of
+    where they are not the run's (None: they are).
 
     >>> from forethought.core.messages import User
     >>> ask = (User(text="6 * 7?"),)
@@ -124,11 +127,14 @@ class Trajectory:
     stop: Stop
     segments: tuple[Tokens, ...] = ()
     error: str = ""
+    tools: tuple[ToolSpec, ...] | None = None
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """The whole conversation in order."""
-        said = chain.from_iterable((turn.message, *turn.replies) for turn in self.turns)
+        said = chain.from_iterable(
+            (turn.message, *turn.replies, *turn.heard) for turn in self.turns
+        )
         return (*self.opening, *said)
 
     @property

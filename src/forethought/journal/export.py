@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from forethought.core.messages import Assistant, Message, ToolCall, ToolReply
+from forethought.core.messages import Assistant, Message, ToolCall, ToolReply, ToolSpec
 from forethought.core.trajectory import Episode, Group, Trajectory
 from forethought.journal.files import written_beside
 from forethought.journal.run import Run
@@ -60,7 +60,19 @@ def _known(value: float) -> float | None:
 
 def _side(trajectory: Trajectory) -> dict[str, Any]:
     said = [openai_message(message) for message in trajectory.messages]
-    return {"messages": said, "agent": trajectory.agent, "stop": trajectory.stop}
+    side = {"messages": said, "agent": trajectory.agent, "stop": trajectory.stop}
+    if trajectory.tools is None:
+        return side
+    return {**side, "tools": [_tool(tool) for tool in trajectory.tools]}
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+    }
+    return {"type": "function", "function": function}
 
 
 def openai_message(message: Message) -> dict[str, Any]:

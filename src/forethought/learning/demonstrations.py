@@ -81,6 +81,7 @@ def render(
 ) -> Demonstrations:
     """Write every trajectory in the chat format, and say which turns are trained.
 
+    `tools` are announced where a trajectory does not bring its own.
     A trajectory is one row or, where earlier thinking is stripped, one a segment. A tool reply in
     it takes at most `reply_tokens`, as where the model speaks.
     Raises `RecipeError` for a trajectory in which no turn would be trained, naming it.
@@ -91,7 +92,8 @@ def render(
         worth = worth_imitating(trajectory)
         trained = [True] * len(worth) if train_failed_calls else worth
         messages = shortened(chat, trajectory.messages, reply_tokens)
-        segments = _segments(chat, messages, tools, trained, thinking)
+        told = tools if trajectory.tools is None else trajectory.tools
+        segments = _segments(chat, messages, told, trained, thinking)
         if not any(any(tokens.sampled) for tokens in segments):
             raise RecipeError(
                 f"trajectory {number} ({trajectory.opening[-1].text[:60]!r}) has no turn to train: "
@@ -100,7 +102,8 @@ def render(
         if max(map(len, segments)) > longest:
             too_long += 1
         else:
-            kinds[bool(trajectory.replies)] += segments
+            called = any(turn.message.calls for turn in trajectory.turns)
+            kinds[called] += segments
     if not kinds[True] and not kinds[False]:
         raise RecipeError(
             f"sft: no trajectory is left to train on ({too_long} are longer than sft.longest = "
@@ -132,7 +135,8 @@ def _pick(rows: Sequence[Tokens], start: int, count: int, seed: int) -> list[Tok
     if count and not rows:
         raise RecipeError(
             "sft: a phase asks for trajectories of a kind that was not collected (with or without "
-            "tool calls); change its tool_free share or collect.demonstrators.styles"
+            "tool calls); change its tool_free share, collect.demonstrators.styles or the rows of "
+            "collect.trajectories"
         )
     picked: list[Tokens] = []
     for place in range(start, start + count):

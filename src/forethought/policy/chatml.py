@@ -162,7 +162,9 @@ def _announce_in_prose(tools: Sequence[ToolSpec]) -> list[Piece]:
 
 
 def _announce_in_short(tools: Sequence[ToolSpec]) -> list[Piece]:
-    signatures = [f"{tool.name}({', '.join(tool.parameters['properties'])})" for tool in tools]
+    signatures = [
+        f"{tool.name}({', '.join(tool.parameters.get('properties', ()))})" for tool in tools
+    ]
     return [_TOOLS, " ".join(signatures), _TOOLS_END]
 
 

@@ -20,10 +20,12 @@ from forethought.core.messages import (
     User,
 )
 from forethought.policy.arguments import echo, encodable
-from forethought.policy.calls import checked_call
-from forethought.policy.parsing import Parsed, parse_assistant
+from forethought.policy.calls import CALL, checked_call
+from forethought.policy.parsing import THINK, THINK_END, Parsed, parse_assistant
 
 Row = Mapping[str, Any]
+
+_NO_PARAMETERS: Row = {"type": "object", "properties": {}}
 
 
 def tool_to_openai(tool: ToolSpec) -> dict[str, Any]:
@@ -45,20 +47,47 @@ def messages_to_openai(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return [_row(message) for message in messages]
 
 
-def messages_from_openai(rows: Sequence[Row], where: str) -> tuple[Message, ...]:
+def messages_from_openai(
+    rows: Sequence[object], where: str, tools: Sequence[ToolSpec] = ()
+) -> tuple[Message, ...]:
     """A recorded conversation. Arguments, as an object or as its text, become one canonical text.
 
-    `where` names the record in errors. Raises `RecipeError` on a row that cannot be read.
+    Thinking and calls that stand in an assistant's text, between their tags, are read there; by
+    `tools` the values of a call that is written in tags have types. Whether there is the tool that
+    is called is not asked. `where` names the record in errors, which count messages from 0.
+    Raises `RecipeError` on a row that cannot be read.
     """
     messages: list[Message] = []
     waiting: list[ToolCall] = []
     for number, row in enumerate(rows):
-        place = f"{where}, message {number}"
-        message = _recorded(row, place, waiting)
-        if isinstance(message, Assistant):
-            waiting = list(message.calls)
+        message = _recorded(row, f"{where}, message {number}", waiting, tools)
+        if not isinstance(message, ToolReply):
+            waiting = list(message.calls) if isinstance(message, Assistant) else []
         messages.append(message)
     return tuple(messages)
+
+
+def tool_from_openai(entry: object, where: str) -> ToolSpec:
+    """A tool from a row that lists it, as a function that may be called or by its fields alone.
+
+    Raises `RecipeError` for what is no tool.
+    """
+    function = _mapping(entry).get("function") or entry
+    name, parameters = _mapping(function).get("name"), _mapping(function).get("parameters")
+    schema: object = _NO_PARAMETERS if parameters is None else parameters
+    properties = _mapping(schema).get("properties", {})
+    if not isinstance(name, str) or not name or not isinstance(schema, Mapping):
+        raise RecipeError(f"{where}: {_shown(entry)} is no tool: give it a name and parameters")
+    if not isinstance(properties, Mapping):
+        raise RecipeError(
+            f"{where}: the properties of the tool {name!r} are {_shown(properties)}: give an object"
+        )
+    description = _mapping(function).get("description")
+    return ToolSpec(
+        name=name,
+        description=description if isinstance(description, str) else "",
+        parameters=cast("Row", schema),
+    )
 
 
 def answer_from_openai(row: Row, tools: Sequence[ToolSpec], first_id: int) -> Parsed:
@@ -96,18 +125,20 @@ def _call_row(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": function}
 
 
-def _recorded(row: Row, place: str, waiting: list[ToolCall]) -> Message:
-    text = _text(row.get("content"))
+def _recorded(
+    row: object, place: str, waiting: list[ToolCall], tools: Sequence[ToolSpec]
+) -> Message:
+    if not isinstance(row, Mapping):
+        raise RecipeError(f"{place}: needs an object with `role` and `content`, got {_shown(row)}")
+    row = cast("Row", row)
     match row.get("role"):
         case "system" | "developer":
-            return System(text=text)
+            return System(text=_recorded_text(row, place))
         case "user":
-            return User(text=text)
+            return User(text=_recorded_text(row, place))
         case "assistant":
-            entries = cast("list[Row]", row.get("tool_calls") or [])
-            calls = [_recorded_call(entry, place, n) for n, entry in enumerate(entries)]
-            return Assistant(text=text, thinking=_thinking(row), calls=tuple(calls))
-        case "tool":
+            return _recorded_assistant(row, place, tools)
+        case "tool" | "function":
             return _recorded_reply(row, place, waiting)
         case role:
             raise RecipeError(
@@ -115,29 +146,81 @@ def _recorded(row: Row, place: str, waiting: list[ToolCall]) -> Message:
             )
 
 
-def _recorded_call(entry: Row, place: str, number: int) -> ToolCall:
-    function = cast("Row", entry.get("function") or entry)
+def _recorded_text(row: Row, place: str) -> str:
+    """The text of a row, whole or in parts; none where it is absent."""
+    content: object = row.get("content")
+    parts = cast("list[object]", content) if isinstance(content, list) else [content]
+    texts = [each if isinstance(each, str) else _mapping(each).get("text") for each in parts]
+    for part, text in zip(parts, texts, strict=True):
+        if not isinstance(text, str) and part is not None:
+            raise RecipeError(
+                f"{place}: the content holds {_shown(part)}, which is no text: leave the record out"
+            )
+    return encodable("".join(text for text in texts if isinstance(text, str)))
+
+
+def _recorded_assistant(row: Row, place: str, tools: Sequence[ToolSpec]) -> Assistant:
+    message = Assistant(text=_recorded_text(row, place))
+    if any(tag in message.text for tag in (THINK, THINK_END, CALL)):
+        parsed = parse_assistant(message.text, tools)
+        if parsed.unclosed_thinking:
+            raise RecipeError(f"{place}: {THINK} is not closed by {THINK_END}: mend the record")
+        calls = tuple(_written_call(call, place) for call in parsed.message.calls)
+        message = replace(parsed.message, calls=calls)
+    single = row.get("function_call")  # what `tool_calls` were before there could be several
+    listed: object = row.get("tool_calls") or ([single] if single else [])
+    if not isinstance(listed, list):
+        raise RecipeError(f"{place}: tool_calls is {_shown(listed)}: give a list")
+    entries = enumerate(cast("list[object]", listed))
+    calls = tuple(_recorded_call(entry, place, number) for number, entry in entries)
+    thinking: object = row.get("reasoning_content") or row.get("reasoning") or ""
+    if not isinstance(thinking, str):
+        raise RecipeError(f"{place}: the reasoning is {_shown(thinking)}: give text")
+    return replace(
+        message, thinking=_thinking(row) or message.thinking, calls=calls or message.calls
+    )
+
+
+def _written_call(call: ToolCall, place: str) -> ToolCall:
+    """A call that stood in the text, which names its tool where it could be read."""
+    if not call.name:
+        raise RecipeError(f"{place}: {call.fault}: mend the record or leave it out")
+    return replace(call, arguments=_canonical(_object(call.arguments)), fault="")
+
+
+def _recorded_call(entry: object, place: str, number: int) -> ToolCall:
+    function = _mapping(_mapping(entry).get("function") or entry)
     name, arguments = function.get("name"), function.get("arguments")
-    values = _object(arguments) if isinstance(arguments, str) else arguments
-    if not isinstance(name, str) or not isinstance(values, dict):
+    if not isinstance(name, str) or not name:
+        raise RecipeError(f"{place}: the call {_shown(entry)} has no name: mend the record")
+    values: object = _object(arguments) if isinstance(arguments, str) else arguments
+    if not isinstance(values, dict):
         raise RecipeError(
             f"{place}: the arguments of the call of {name!r} are not a JSON object "
             f"({echo(str(arguments))}): mend the record or leave it out"
         )
-    canonical = json.dumps(values, ensure_ascii=False)
-    return ToolCall(id=str(entry.get("id") or f"call_{number}"), name=name, arguments=canonical)
+    call_id = str(_mapping(entry).get("id") or f"call_{number}")
+    return ToolCall(
+        id=encodable(call_id), name=encodable(name), arguments=_canonical(cast("Row", values))
+    )
+
+
+def _canonical(values: Row | None) -> str:
+    return encodable(json.dumps(values, ensure_ascii=False))
 
 
 def _recorded_reply(row: Row, place: str, waiting: list[ToolCall]) -> ToolReply:
     """The reply to the call that the row names or, where it names none, to the next in order."""
-    named = row.get("tool_call_id")
+    named: object = row.get("tool_call_id")
     for call in waiting:
-        if named in {None, call.id}:
+        if named is None or named in ("", call.id):
             waiting.remove(call)
-            return ToolReply(call_id=call.id, name=call.name, text=_text(row.get("content")))
+            text = _recorded_text(row, place)
+            return ToolReply(call_id=call.id, name=call.name, text=text)
+    call = "a call" if named is None else f"the call {named!r}"
     raise RecipeError(
-        f"{place}: the reply answers the call {named!r}, which the assistant turn before it does "
-        "not make: mend the record or leave it out"
+        f"{place}: the reply answers {call}, which the assistant turn before it does not make: "
+        "mend the record or leave it out"
     )
 
 
@@ -156,6 +239,10 @@ def _answered_call(entry: object, call_id: str, tools: Sequence[ToolSpec]) -> To
 
 def _mapping(value: object) -> Row:
     return cast("Row", value) if isinstance(value, Mapping) else {}
+
+
+def _shown(value: object) -> str:
+    return echo(json.dumps(value, ensure_ascii=False))
 
 
 def _object(text: str) -> dict[str, Any] | None:

@@ -1,9 +1,10 @@
-"""Problems from a file of JSON lines, plain or compressed with gzip (`.gz`)."""
+"""Problems from a file of JSON lines or of one JSON list, plain or compressed with gzip (`.gz`)."""
 
 import gzip
 import json
 import math
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -36,17 +37,17 @@ def file_problems(path: Path) -> list[Problem]:
 def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The JSON object of each row that is not blank, with its number from 1.
 
-    Only a line feed ends a row: other separators, such as U+2028, may stand inside a string.
+    Only a line feed ends a row: other separators, such as U+2028, may stand inside a string. A file
+    that begins with `[` is one list, and each of its elements a row.
     Raises `RecipeError` for a file that is missing, unreadable or without rows, and for a row
     that is not a JSON object.
     """
     if not path.is_file():
         raise RecipeError(f"{path} is no file: give the path of a file of JSON lines")
     empty = True
-    for row, line in enumerate(_lines(path), start=1):
-        if line.strip():
-            empty = False
-            yield row, _fields(path, row, line)
+    for row, fields in _rows(path):
+        empty = False
+        yield row, fields
     if empty:
         raise RecipeError(f"{path} holds no rows: give a file with one JSON object a line")
 
@@ -59,6 +60,24 @@ def text_field(path: Path, row: int, fields: Mapping[str, Any], name: str) -> st
     raise RecipeError(f"{path}, row {row}: {name!r} must be text, got {_shown(value)}")
 
 
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    lines, first = _lines(path), True
+    for row, line in enumerate(lines, start=1):
+        if first and line.removeprefix(BOM_UTF8).lstrip().startswith(b"["):
+            above = b"\n" * (row - 1)  # so that a fault is found in the line that it names
+            yield from _elements(path, b"".join([above, line, *lines]))
+            return
+        if line.strip():
+            first = False
+            yield row, _fields(path, f"row {row}", _parsed(path, f"row {row}", line))
+
+
+def _elements(path: Path, text: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
+    listed = cast("list[object]", _parsed(path, "read as one list since it begins with [", text))
+    for row, value in enumerate(listed, start=1):
+        yield row, _fields(path, f"row {row}", value)
+
+
 def _lines(path: Path) -> Iterator[bytes]:
     compressed = path.suffix.lower() == ".gz"
     try:
@@ -68,29 +87,33 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise RecipeError(f"{path} cannot be read ({error}): give a readable file") from error
 
 
-def _fields(path: Path, row: int, line: bytes) -> dict[str, Any]:
+def _parsed(path: Path, place: str, text: bytes) -> object:
     try:
-        fields = json.loads(line.decode("utf-8-sig"))
+        return json.loads(text.decode("utf-8-sig"))
+    except ValueError as error:
+        raise RecipeError(f"{path}, {place}: not JSON ({error}): mend it") from error
+    except RecursionError as error:
+        raise _too_deep(path, place) from error
+
+
+def _fields(path: Path, place: str, value: object) -> dict[str, Any]:
+    if _depth(value) > _DEEPEST:
+        raise _too_deep(path, place)
+    try:
         # Half of a surrogate pair, which JSON can escape, is no text: it cannot be written again.
-        json.dumps(fields, ensure_ascii=False).encode()
+        json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise RecipeError(
-            f"{path}, row {row}: holds half of a surrogate pair: mend the row"
+            f"{path}, {place}: holds half of a surrogate pair: mend the row"
         ) from error
-    except ValueError as error:
-        raise RecipeError(f"{path}, row {row}: not JSON ({error}): mend the row") from error
-    except RecursionError as error:
-        raise _too_deep(path, row) from error
-    if _depth(fields) > _DEEPEST:
-        raise _too_deep(path, row)
-    if not isinstance(fields, dict):
-        raise RecipeError(f"{path}, row {row}: needs a JSON object, got {_shown(fields)}")
-    return cast("dict[str, Any]", fields)
+    if not isinstance(value, dict):
+        raise RecipeError(f"{path}, {place}: needs a JSON object, got {_shown(value)}")
+    return cast("dict[str, Any]", value)
 
 
-def _too_deep(path: Path, row: int) -> RecipeError:
+def _too_deep(path: Path, place: str) -> RecipeError:
     return RecipeError(
-        f"{path}, row {row}: nested deeper than {_DEEPEST} lists and objects: flatten the row"
+        f"{path}, {place}: nested deeper than {_DEEPEST} lists and objects: flatten the row"
     )
 
 

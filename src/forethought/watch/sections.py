@@ -12,6 +12,7 @@ from forethought.journal.reading import StageSummary
 from forethought.journal.run import Run
 from forethought.watch.phases import Phase, ending, read_phases
 from forethought.watch.plots import curve, histogram
+from forethought.watch.recipe import table
 
 _SECONDS = "seconds/"
 _REWARD = "reward/mean"
@@ -22,6 +23,7 @@ _DEEDS = {
     "rl": "practised on problems and was rewarded for right answers",
     "eval": "sat an exam",
 }
+_IMPORTED = "was given demonstrations from a file, taken as they are"
 _CHAPTERS = {"sft": "Imitation", "rl": "Practice"}
 CURVES = {
     "sft": (
@@ -107,7 +109,7 @@ def deeds(run: Run) -> list[Deed]:
     return [
         Deed(
             name=stage.name,
-            words=_DEEDS.get(_kind(stage.name), "went through a stage"),
+            words=_words(run, stage.name),
             steps=stage.steps,
             finished=stage.finished,
             duration=None if stage.ended_at is None else stage.ended_at - stage.begun_at,
@@ -116,6 +118,12 @@ def deeds(run: Run) -> list[Deed]:
         )
         for stage in run.stages()
     ]
+
+
+def _words(run: Run, stage: str) -> str:
+    if stage == "collect" and table(run.recipe, "collect").get("trajectories"):
+        return _IMPORTED
+    return _DEEDS.get(_kind(stage), "went through a stage")
 
 
 def chapters(run: Run) -> list[Chapter]:

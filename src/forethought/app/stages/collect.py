@@ -1,64 +1,131 @@
-"""Stage 1: a teacher solves problems with the real tool, and every turn is recorded."""
+"""Stage 1: a teacher solves problems with the real tool, and every turn is recorded.
 
+Or somebody's recorded turns are taken from a file.
+"""
+
+import math
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from forethought.agents.demonstrators import Demonstrator, can_show
 from forethought.agents.groups import attempt_groups, refuse_unmeasured
+from forethought.agents.imported import imported
 from forethought.agents.protocol import Solver
 from forethought.agents.tool_agent import ToolAgent, opening
 from forethought.app.context import MOST_UNMEASURED, Context, accuracy
 from forethought.app.graders import grader_for
 from forethought.app.recipe import Recipe
+from forethought.app.show import Bar
 from forethought.core.errors import RecipeError
 from forethought.core.problem import Problem
 from forethought.core.trajectory import Group
 from forethought.core.verdict import Outcome
 from forethought.policy.remote import RemotePolicy, check_endpoint
-from forethought.tools.python_tool import PythonTool
+from forethought.tools.python_tool import PythonTool, python_spec
 
-PROBLEMS_A_STEP = 256
+A_STEP = 256
+"""Trajectories that are recorded at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """So many trajectories to record; `portion` gives those of one step and advances the bar."""
+
+    count: int
+    portion: Callable[[int, Bar], Awaitable[list[Group]]]
 
 
 async def collect(context: Context) -> None:
-    """Record trajectories; a step is a portion of the problems."""
-    recipe, show = context.recipe, context.show
+    """Record trajectories; a step is a portion of them."""
+    file, show = context.recipe.collect.trajectories, context.show
     show.stage(
         "Collect",
-        "A teacher solves training problems. Each program it writes really runs in the sandbox; "
-        "what that printed is what gets recorded.",
+        "Recorded trajectories are taken from a file as they are: no tool runs, nothing is graded."
+        if file
+        else "A teacher solves training problems. Each program it writes really runs in the "
+        "sandbox; what that printed is what gets recorded.",
     )
     stage = context.begin("collect", context.collect_sections)
     if stage is None:
         return
-    problems = _shown(context)
-    starts = range(0, len(problems), PROBLEMS_A_STEP)
-    recorded = [*context.run.groups("collect")]
-    async with PythonTool(recipe.tool) as tool, _teacher(recipe, tool) as teacher:
-        done = min(stage.next_step * PROBLEMS_A_STEP, len(problems))
-        with show.bar("recording", len(problems), done) as bar:
-            for step in range(stage.next_step, len(starts)):
-                portion = problems[starts[step] : starts[step] + PROBLEMS_A_STEP]
+    async with _from_file(context) if file else _from_teacher(context) as source:
+        done = min(stage.next_step * A_STEP, source.count)
+        with show.bar("recording", source.count, done) as bar:
+            for step in range(stage.next_step, math.ceil(source.count / A_STEP)):
                 with stage.timed(step, "collect"):
-                    groups = await attempt_groups(
-                        teacher,
-                        portion,
-                        size=1,
-                        seed=recipe.seed,
-                        stage=f"collect/{step}",
-                        flow=recipe.compute.flow,
-                        progress=lambda _: bar.advance(),
-                    )
-                recorded += groups
-                refuse_unmeasured(recorded, MOST_UNMEASURED, "the limit of this stage")
+                    groups = await source.portion(step, bar)
                 stage.keep(step, groups)
                 stage.log(step, accuracy(groups))
                 stage.commit(step)
     stage.finish()
-    where = context.run.path / "journal.sqlite"
-    show.say(f"{len(problems)} trajectories ({told(recorded)}) are in {where}")
+    recorded, where = told(context.run.groups("collect")), context.run.path / "journal.sqlite"
+    show.say(f"{source.count} trajectories ({recorded}) are in {where}")
+
+
+@asynccontextmanager
+async def _from_file(context: Context) -> AsyncGenerator[_Source]:
+    """The conversations of `collect.trajectories`."""
+    groups = _usable(context)
+
+    async def portion(step: int, bar: Bar) -> list[Group]:
+        some = list(groups[step * A_STEP : (step + 1) * A_STEP])
+        bar.advance(len(some))
+        return some
+
+    yield _Source(count=len(groups), portion=portion)
+
+
+def _usable(context: Context) -> tuple[Group, ...]:
+    """What the rows of `collect.trajectories` hold.
+
+    Raises `RecipeError` for rows that cannot be used, unless they are to be left out and there are
+    others, and where no row is right.
+    """
+    settings, file = context.recipe.collect, context.recipe.collect.trajectories
+    found = imported(Path(file), [python_spec(context.recipe.tool)])
+    if found.unusable:
+        count = f"{len(found.unusable)} of {len(found.unusable) + len(found.groups)} rows"
+        first = found.unusable[0]
+        if settings.unusable == "refuse" or not found.groups:
+            raise RecipeError(
+                f"{file}: {count} cannot be used (the first: {first}). Mend them, or set "
+                'collect.unusable = "leave_out" to take the others alone'
+            )
+        context.show.say(f"{count} are left out, since they cannot be used (the first: {first})")
+    if not any(episode.right for group in found.groups for episode in group.episodes):
+        raise RecipeError(
+            f"{file}: none of {len(found.groups)} rows is right by its `outcome` or `reward`, and "
+            "only right ones are imitated; mend those fields, or leave them out"
+        )
+    return found.groups
+
+
+@asynccontextmanager
+async def _from_teacher(context: Context) -> AsyncGenerator[_Source]:
+    """What a teacher shows. Raises `RecipeError` when too many attempts are not measured."""
+    recipe = context.recipe
+    problems, recorded = _shown(context), [*context.run.groups("collect")]
+    async with PythonTool(recipe.tool) as tool, _teacher(recipe, tool) as teacher:
+
+        async def portion(step: int, bar: Bar) -> list[Group]:
+            groups = await attempt_groups(
+                teacher,
+                problems[step * A_STEP : (step + 1) * A_STEP],
+                size=1,
+                seed=recipe.seed,
+                stage=f"collect/{step}",
+                flow=recipe.compute.flow,
+                progress=lambda _: bar.advance(),
+            )
+            recorded.extend(groups)
+            refuse_unmeasured(recorded, MOST_UNMEASURED, "the limit of this stage")
+            return groups
+
+        yield _Source(count=len(problems), portion=portion)
 
 
 def _shown(context: Context) -> list[Problem]:

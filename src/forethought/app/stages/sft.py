@@ -170,7 +170,8 @@ def _demonstrations(
     if any(phase.tool_free for phase in settings.phases) and not data.tool_free:
         raise RecipeError(
             "sft: a phase has tool_free > 0, but no trajectory without a call was collected; "
-            "give collect.demonstrators.styles some weight on tool_free"
+            "give collect.demonstrators.styles some weight on tool_free, or add such rows to "
+            "collect.trajectories"
         )
     context.show.say(
         f"{len(data.with_calls)} trajectories with calls, {len(data.tool_free)} without, "
