@@ -63,6 +63,10 @@ DOUBTFUL = {
         {"process": {"most": 0.0, "execution": 0.1}, "penalties": {"format": 0.1}},
         r"process\.most = 0: nothing is left for execution, format, .*raise it",
     ),
+    "a share for no parts": (
+        {"process": {"most": 0.1}, "penalties": {"divergence": 0.1}},
+        r"process\.most = 0\.1: nothing that it bounds is set, .*remove it, or set one",
+    ),
     "parts without room": (
         {
             "overlong_buffer": 24,
@@ -86,19 +90,27 @@ DOUBTFUL = {
     ),
     "a cap of a bonus that is not paid": (
         {"variant": "outcome", "bonus_cap": 2},
-        r'variant = "outcome": .*bonus_cap, which are set, have no effect; remove them',
+        r'bonus_cap = 2: nothing reads it with rl\.reward\.variant = "outcome"; remove it',
     ),
     "a bonus that is not paid": (
         {"variant": "search", "tool_bonus": 0.5},
-        r'variant = "search": .*tool_bonus, which are set, have no effect; remove them',
-    ),
-    "a bonus that is not paid, and its cap": (
-        {"variant": "outcome", "tool_bonus": 0.5, "bonus_cap": 2},
-        r'variant = "outcome": .*bonus_cap, tool_bonus, which are set, have no effect',
+        r'tool_bonus = 0\.5: nothing reads it with rl\.reward\.variant = "search"; remove it',
     ),
     "a limit without a buffer": (
         {"overlong_limit": 100},
-        r"overlong_limit = 100: without a buffer .*set rl\.reward\.overlong_buffer",
+        r"overlong_limit = 100: nothing reads it .*set rl\.reward\.overlong_buffer above 0",
+    ),
+    "a factor without a buffer": (
+        {"overlong_factor": 0.5},
+        r"overlong_factor = 0\.5: nothing reads it .*set rl\.reward\.overlong_buffer above 0",
+    ),
+    "a count of tokens without a buffer": (
+        {"length_basis": "all_tokens"},
+        r'length_basis = "all_tokens": nothing reads it .*set rl\.reward\.overlong_buffer above 0',
+    ),
+    "a buffer before a penalty of nothing": (
+        {"overlong_buffer": 24, "overlong_limit": 120, "overlong_factor": 0.0},
+        r"overlong_factor = 0: nothing is lost by length, .*overlong_buffer = 24 .*raise the fac",
     ),
     "a limit that no attempt reaches": (
         {"overlong_limit": 500, "overlong_buffer": 100},
@@ -114,7 +126,7 @@ DOUBTFUL = {
     ),
     "a limit of thinking that costs nothing": (
         {"penalties": {"thinking_limit": 100}},
-        r"penalties\.thinking_limit = 100: .*costs nothing; set rl\.reward\.penalties\.thinking",
+        r"penalties\.thinking_limit = 100: nothing reads it .*reward\.penalties\.thinking above 0",
     ),
     "tests of problems without tests": (
         {"partial": 0.5},
@@ -156,6 +168,7 @@ def test_without_a_further_turn_nothing_can_be_added_to_what_turns_earn():
 
 
 PASSK = {"advantage": {"kind": "passk", "k": 2}}
+MAXRL = {"advantage": {"kind": "maxrl"}}
 MERGED = {"type": "merged", "turn_weight": 0.0}
 
 
@@ -164,6 +177,7 @@ MERGED = {"type": "merged", "turn_weight": 0.0}
     [
         ({}, PASSK, "tool_bonus"),
         ({"variant": "released"}, PASSK, "tool_bonus"),
+        ({"variant": "outcome", "partial": 0.0, "process": {"execution": 0.1}}, MAXRL, "execution"),
         (
             {
                 "overlong_buffer": 24,
@@ -198,6 +212,7 @@ def test_rewards_that_credit_passes_over_are_told(reward, credit, named):
     ("reward", "credit"),
     [
         ({"variant": "outcome"}, PASSK),
+        ({"variant": "outcome"}, MAXRL),
         ({"variant": "outcome", "process": {"exploration": 0.1}}, MERGED),
         ({"variant": "released"}, MERGED),
         ({}, MERGED | {"turn_weight": 0.5}),
@@ -231,7 +246,8 @@ def test_what_pays_for_what_it_names_is_passed_over(reward):
 def test_what_is_not_bounded_has_no_part_in_the_bound():
     costly = {"penalties": {"divergence": 0.1}}
     for most in (0.0, 0.5):
-        assert found(costly | {"process": {"most": most}}) == ()
+        (told,) = found(costly | {"process": {"most": most}})
+        assert "nothing that it bounds is set" in told
     (told,) = found({"penalties": {"divergence": 0.1, "format": 0.1}, "process": {"most": 0.0}})
     assert "nothing is left for format, which are set" in told
 
@@ -244,6 +260,17 @@ def test_tests_passed_are_paid_where_a_program_is_the_answer():
     assert found({"partial": 0.5}, problems=CODE) == ()
     (told,) = found({"partial": 0.5}, problems=FILE)
     assert told.startswith("rl.reward.partial = 0.5")
+
+
+def test_an_answer_that_is_a_program_is_hardly_ever_brought_by_a_call():
+    paid = {"process": {"retrieval": 0.1}}
+    (told,) = found(paid, problems=CODE)
+    assert re.search(r"process\.retrieval = 0\.1: .*the answer is a program, .*remove it", told)
+    (told,) = found(paid, problems=FILE)
+    assert "again and again pays" in told
+
+
+def test_programs_have_no_parts():
     (told,) = found({"process": {"coverage": 0.1}}, problems=CODE)
     assert 'problems.type = "code" has none' in told
 

@@ -8,7 +8,7 @@ from pytest import approx, mark, raises
 
 from forethought.core.errors import RecipeError
 from forethought.learning.advantage import AdvantageSettings, gdpo, group_advantages, varies
-from forethought.learning.maxrl import maxrl
+from forethought.learning.maxrl import maxrl_advantages
 from forethought.learning.passk import lead, passk_advantages
 from forethought.learning.whitening import whitened
 
@@ -114,28 +114,46 @@ def test_a_group_for_every_attempt_is_required():
 
 
 def test_maxrl_meets_the_worked_numbers():
-    rewards, groups = INPUTS["reward"], INPUTS["group"]
-    for name in set(groups):
-        places = [place for place, group in enumerate(groups) if group == name]
-        expected = [EXPECTED["maxrl"][place] for place in places]
-        found = maxrl([rewards[place] for place in places])
-        assert found == approx(expected, abs=GOLDEN["tolerance"], rel=0)
+    right = [reward == 1.0 for reward in INPUTS["reward"]]
+    found = compare(INPUTS["reward"], "maxrl", INPUTS["group"], right=right)
+    assert found == approx(EXPECTED["maxrl"], abs=GOLDEN["tolerance"], rel=0)
 
 
-def test_maxrl_refuses_negative_rewards():
-    with raises(ValueError, match="0 or more"):
-        maxrl([1.0, -1.0])
-    assert maxrl([0.0, 0.0]) == [0.0, 0.0]
+def test_maxrl_goes_by_what_is_right_and_not_by_what_it_earned():
+    right = [True, False, False, True]
+    for earned in ([0.0, 0.2, -1.0, 1.0], [-1.0] * 4):
+        assert compare(earned, "maxrl", right=right) == [1.0, -1.0, -1.0, 1.0]
+    unknown = compare([0.0, math.nan, 0.2, -1.0, 1.0], "maxrl", right=[True, *right])
+    assert unknown == [1.0, 0.0, -1.0, -1.0, 1.0]
+    with raises(ValueError, match=r"maxrl goes by .*give `right`"):
+        compare([1.0, -1.0], "maxrl")
 
 
-def test_maxrl_rewards_rare_success_more():
-    assert maxrl([1.0, 0.0, 0.0, 0.0]) == approx([3.0, -1.0, -1.0, -1.0])
-    assert maxrl([1.0, 1.0, 1.0, 0.0]) == approx([1 / 3, 1 / 3, 1 / 3, -1.0])
+def test_maxrl_rewards_rare_success_more_and_nothing_where_none_or_all_are_right():
+    for right, expected in ((1, [3.0, -1.0, -1.0, -1.0]), (3, [1 / 3, 1 / 3, 1 / 3, -1.0])):
+        verdicts = [place < right for place in range(4)]
+        assert compare([0.0] * 4, "maxrl", right=verdicts) == approx(expected)
+    for verdict in (True, False):
+        assert compare([1.0, -1.0, 0.5], "maxrl", right=[verdict] * 3) == [0.0] * 3
+
+
+@given(st.integers(2, 8), st.floats(0.05, 0.95))
+def test_maxrl_expects_the_gradient_of_the_log_of_success_cut_off(size, p):
+    expected = 0.0
+    for right in range(size + 1):
+        chance = math.comb(size, right) * p**right * (1 - p) ** (size - right)
+        gain, loss = maxrl_advantages(size, right)
+        # The gradient of an attempt's log-probability in p is 1 / p if right, -1 / (1 - p) if not.
+        gradient = (right * gain / p - (size - right) * loss / (1 - p)) / size
+        expected += chance * gradient
+    assert expected == approx(sum((1 - p) ** (k - 1) for k in range(1, size)))
 
 
 def test_a_scale_is_refused_where_nothing_is_scaled():
     with raises(RecipeError, match=r"advantage\.ddof = 0: rloo has no use for it"):
         AdvantageSettings(kind="rloo", ddof=0)
+    with raises(RecipeError, match=r"advantage\.epsilon = 0\.1: maxrl has no use for it"):
+        AdvantageSettings(kind="maxrl", epsilon=0.1)
     with raises(RecipeError, match=r"advantage\.epsilon = 0\.1: reinforce_pp has no use for it"):
         AdvantageSettings(kind="reinforce_pp", epsilon=0.1)
     with raises(RecipeError, match=r"advantage\.k = 8: grpo has no use for it.*passk"):

@@ -1,15 +1,17 @@
 """What a recipe says that will hardly be meant: allowed, but it pays for the wrong thing or for
 nothing.
 
-Covers rewards, and what keeps them from being paid or credited. A recipe that cannot be followed is
-refused elsewhere.
+Covers rewards, and what keeps them from being paid or credited; settings that nothing reads are in
+`unread`. A recipe that cannot be followed is refused elsewhere.
 """
 
 from collections.abc import Callable, Iterator
 
 from forethought.app.recipe import Recipe
+from forethought.app.unread import unread
+from forethought.learning.advantage import BY_VERDICT
 from forethought.learning.rewards.outcome import bonus_room, outcome_gap
-from forethought.learning.rewards.settings import OF_TURNS, RewardSettings
+from forethought.learning.rewards.settings import OF_TURNS, ProcessSettings, RewardSettings
 
 ANSWER_ONLY = frozenset({"practice", "gsm8k", "file"})
 """Sources whose grader compares one answer: right or wrong, and nothing between."""
@@ -30,8 +32,7 @@ def warnings(recipe: Recipe) -> tuple[str, ...]:
     """A sentence for each thing in `recipe` that will hardly be meant: key, value, what happens,
     remedy.
 
-    They are about `rl.reward` and `rl.credit`, so that a recipe whose stages before RL are run
-    alone has them too.
+    They are about the whole recipe, whichever of its stages is run.
     """
     return tuple(sentence for rule in RULES for sentence in rule(recipe))
 
@@ -59,7 +60,7 @@ def _pays_turn_after_turn(recipe: Recipe) -> Iterator[str]:
     process, judge = recipe.rl.reward.process, recipe.rl.reward.judge
     if process.call_cost:
         return
-    if process.retrieval and recipe.agent.max_turns > 1:
+    if process.retrieval and recipe.agent.max_turns > 1 and recipe.problems.type != "code":
         yield (
             f"rl.reward.process.retrieval = {process.retrieval:g}: every new call that brings the "
             "answer earns it once more, so that finding it again and again pays, beside right "
@@ -101,6 +102,11 @@ def _never_paid(recipe: Recipe) -> Iterator[str]:
             f"rl.reward.process: {', '.join(parts)} are set, but between right and wrong answers "
             f"there is no room for them, so that they come to 0; {_remedy(reward)}"
         )
+    elif not parts and reward.process.most != ProcessSettings().most:
+        yield (
+            f"rl.reward.process.most = {reward.process.most:g}: nothing that it bounds is set, "
+            "neither a process part nor a penalty nor a judge; remove it, or set one"
+        )
     if reward.judge is not None and reward.judge.weight == 0:
         yield (
             "rl.reward.judge.weight = 0: the judge is asked about every attempt, and its scores "
@@ -121,24 +127,17 @@ def _bonus_cannot_pay(recipe: Recipe) -> Iterator[str]:
                 f"rl.reward.wrong_ceiling = {reward.wrong_ceiling:g}: it leaves a wrong answer "
                 "nothing to earn for its calls; raise it (-0.6 is the default)"
             )
-    named = {"bonus_cap", "wrong_ceiling"}
-    if reward.tool_bonus and reward.variant != "released":  # which takes it off every wrong answer
-        named.add("tool_bonus")
-    idle = sorted(named & reward.model_fields_set)
-    if idle and reward.variant not in ("gated", "paper"):
-        yield (
-            f'rl.reward.variant = "{reward.variant}": it pays nothing for calls, so that '
-            f'{", ".join(idle)}, which are set, have no effect; remove them or use "gated"'
-        )
 
 
 def _length_cannot_cost(recipe: Recipe) -> Iterator[str]:
     reward, most = recipe.rl.reward, recipe.agent.max_tokens
-    if reward.overlong_limit and not reward.overlong_buffer:
+    if reward.overlong_buffer and not reward.overlong_factor:
         yield (
-            f"rl.reward.overlong_limit = {reward.overlong_limit}: without a buffer nothing is lost "
-            "by length; set rl.reward.overlong_buffer above 0, or remove the limit"
+            "rl.reward.overlong_factor = 0: nothing is lost by length, though "
+            f"rl.reward.overlong_buffer = {reward.overlong_buffer} asks for it; raise the factor "
+            "(1 is the default), or set the buffer to 0"
         )
+        return
     if not reward.overlong_buffer or reward.length_basis == "all_tokens":
         return
     if reward.overlong_limit - reward.overlong_buffer >= most:
@@ -160,11 +159,6 @@ def _thinking_cannot_cost(recipe: Recipe) -> Iterator[str]:
         yield (
             f"rl.reward.penalties.thinking_limit = {penalties.thinking_limit}: agent.max_tokens = "
             f"{most} ends an attempt before that, so that nothing is lost; lower the limit"
-        )
-    if penalties.thinking_limit and not penalties.thinking:
-        yield (
-            f"rl.reward.penalties.thinking_limit = {penalties.thinking_limit}: going beyond it "
-            "costs nothing; set rl.reward.penalties.thinking above 0, or remove the limit"
         )
 
 
@@ -189,6 +183,12 @@ def _problems_cannot_show(recipe: Recipe) -> Iterator[str]:
             f"rl.reward.partial = {reward.partial:g}: it pays for tests that a program passes, and "
             f'problems.type = "{source}" has none, so that it comes to 0; remove it'
         )
+    if reward.process.retrieval and source == "code":
+        yield (
+            f"rl.reward.process.retrieval = {reward.process.retrieval:g}: it pays a call whose "
+            'reply brings the answer, and with problems.type = "code" the answer is a program, '
+            "which hardly any reply holds; remove it, or pay process.execution"
+        )
     parts = [name for name in ("coverage", "verification") if getattr(reward.process, name)]
     if parts and source in WITHOUT_PARTS:
         yield (
@@ -201,9 +201,10 @@ def _problems_cannot_show(recipe: Recipe) -> Iterator[str]:
 def _credit_passes_over(recipe: Recipe) -> Iterator[str]:
     reward, credit = recipe.rl.reward, recipe.rl.credit
     named = _earned_beside(reward)
-    if credit.advantage.kind == "passk" and named:
+    kind = credit.advantage.kind
+    if kind in BY_VERDICT and named:
         yield (
-            'rl.credit.advantage.kind = "passk": it goes by who is right alone, so that '
+            f'rl.credit.advantage.kind = "{kind}": it goes by who is right alone, so that '
             f"rl.reward {', '.join(named)} come to nothing; turn them off (variant = "
             '"outcome" pays no calls), or use another kind'
         )
@@ -259,5 +260,6 @@ RULES: tuple[Callable[[Recipe], Iterator[str]], ...] = (
     _no_call_runs,
     _problems_cannot_show,
     _credit_passes_over,
+    unread,
 )
 """What is looked for, in the order in which it is told."""

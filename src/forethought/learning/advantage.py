@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings
+from forethought.learning.maxrl import maxrl_advantages
 from forethought.learning.passk import lead, passk_advantages
 from forethought.learning.whitening import SAME, whitened
 
@@ -28,10 +29,14 @@ AdvantageName = Literal[
     "opo",
     "passk",
     "passk_lead",
+    "maxrl",
     "gdpo",
     "reinforce_pp",
     "reinforce_pp_baseline",
 ]
+
+BY_VERDICT = ("passk", "maxrl")
+"""The kinds that go by which attempts are right, whatever these earned."""
 
 WHITENED = ("gdpo", "reinforce_pp", "reinforce_pp_baseline")
 """The kinds that end in whitening over all policy tokens of the batch."""
@@ -80,7 +85,8 @@ class AdvantageSettings(Settings):
 class Company:
     """What a kind may look at: one group's rewards, lengths in policy tokens, the batch's spread.
 
-    `right` says of each attempt whether it is right, whatever it earned; only `passk` needs it.
+    `right` says of each attempt whether it is right, whatever it earned; only the kinds that go
+    `BY_VERDICT` need it.
 
     >>> dr_grpo(Company(rewards=(1.0, 0.0), lengths=(3.0, 5.0), batch_spread=0.5, epsilon=0.0))
     [0.5, -0.5]
@@ -154,6 +160,13 @@ def passk(company: Company) -> list[float]:
     return [gain if each else loss for each in right]
 
 
+def maxrl(company: Company) -> list[float]:
+    """(R - mean) / mean, where R is 1 for a right attempt and 0 for a wrong one (2602.02710)."""
+    right = company.right
+    gain, loss = maxrl_advantages(len(right), sum(right))
+    return [gain if each else loss for each in right]
+
+
 def passk_lead(company: Company) -> list[float]:
     """How far the best attempt is ahead of the second, over the deviation (2503.19595)."""
     scale = deviation(company.rewards, company.ddof) + company.epsilon
@@ -168,6 +181,7 @@ ADVANTAGES: dict[AdvantageName, Callable[[Company], list[float]]] = {
     "opo": opo,
     "passk": passk,
     "passk_lead": passk_lead,
+    "maxrl": maxrl,
 }
 
 
@@ -181,17 +195,17 @@ def group_advantages(
     """One advantage an attempt, in the order given; `lengths` in policy tokens (all 1 if absent).
 
     The kinds that whiten do so over these tokens: there an attempt that is not trained has none.
-    `right` says which attempts are right, which `passk` needs.
+    `right` says which attempts are right, which the kinds that go `BY_VERDICT` need.
 
     `groups` holds the id of each attempt's *instance* of a problem: two draws of one problem are
     two groups. A NaN reward is unknown: it leaves every statistic and gets 0. A group whose
-    rewards are equal gets exactly 0; for `passk`, one whose attempts are all right or all wrong.
-    Raises ValueError for an infinite reward, unequal lengths, or `passk` without `right`.
+    rewards are equal gets exactly 0; `BY_VERDICT`, one whose attempts are all right or all wrong.
+    Raises ValueError for an infinite reward, unequal lengths, or `right` that is missing.
     """
     if any(math.isinf(reward) for reward in rewards):
         raise ValueError("a reward is infinite: use NaN for one that is not known")
-    if settings.kind == "passk" and right is None:
-        raise ValueError("passk goes by which attempts are right: give `right`")
+    if settings.kind in BY_VERDICT and right is None:
+        raise ValueError(f"{settings.kind} goes by which attempts are right: give `right`")
     lengths = [1.0] * len(rewards) if lengths is None else lengths
     if settings.kind in WHITENED:
         return _over_the_batch(rewards, groups, lengths, settings)
@@ -276,7 +290,7 @@ def _compare(company: Company, settings: AdvantageSettings) -> list[float]:
     """The group's advantages, with the two cases settled in which there is nothing to compare."""
     if len(company.rewards) == 1 and settings.singleton == "raw":
         return [company.rewards[0] / (1.0 + settings.epsilon if settings.kind == "grpo" else 1.0)]
-    if settings.kind != "passk" and not varies(company.rewards):
+    if settings.kind not in BY_VERDICT and not varies(company.rewards):
         return [0.0] * len(company.rewards)
     return ADVANTAGES[settings.kind](company)
 

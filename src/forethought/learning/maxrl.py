@@ -1,25 +1,13 @@
-"""MaxRL's advantage (2602.02710). Not offered to recipes: it divides by the mean reward, and every
-reward that a recipe can ask for goes below 0."""
-
-import math
-from collections.abc import Sequence
+"""MaxRL's advantages, which pay rare success more: pure numbers, no groups, no tensors."""
 
 
-def maxrl(rewards: Sequence[float]) -> list[float]:
-    """(R - mean) / mean of one group: rare successes count for more. 0 where nothing was earned.
+def maxrl_advantages(size: int, right: int) -> tuple[float, float]:
+    """What a right and a wrong attempt get: (R - mean) / mean, where R is 1 if right and 0 if not.
 
-    Raises ValueError for a negative reward: the mean must be a rate of success.
+    Both are 0 where none is right (2602.02710). With p the chance of being right, the expected
+    gradient is that of log p, cut off: of -(sum of (1 - p)^k / k over k below `size`).
 
-    >>> maxrl([1.0, 0.0, 0.0, 0.0])
-    [3.0, -1.0, -1.0, -1.0]
+    >>> maxrl_advantages(4, 1)
+    (3.0, -1.0)
     """
-    if any(reward < 0 for reward in rewards):
-        raise ValueError(
-            f"maxrl divides by the mean reward, got a reward of {min(rewards)}: "
-            "give it rewards of 0 or more"
-        )
-    earned = math.fsum(rewards)
-    if not earned:
-        return [0.0] * len(rewards)
-    mean = earned / len(rewards)
-    return [(reward - mean) / mean for reward in rewards]
+    return ((size - right) / right, -1.0) if right else (0.0, 0.0)

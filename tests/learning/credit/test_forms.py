@@ -222,12 +222,14 @@ def test_a_state_that_was_met_once_says_nothing_whatever_an_attempt_alone_is_wor
     assert alone.turns == approx((1.5, 1.5))
 
 
-def test_pass_at_k_is_credited_by_verdicts():
+def test_pass_at_k_and_maxrl_are_credited_by_verdicts():
     paid = attempt((0.0,), last=0.2)
     wrong = replace(paid, episode=replace(paid.episode, verdict=MARKS["-"]))
     late = attempt((0.0,), last=0.0)
     found = credited("outcome", [wrong, late], AdvantageSettings(kind="passk", k=1))
     assert [each.whole for each in found] == approx([-1.0, 1.0], rel=1e-5)
+    found = credited("outcome", [wrong, late, wrong], AdvantageSettings(kind="maxrl"))
+    assert [each.whole for each in found] == [-1.0, 2.0, -1.0]
 
 
 def test_every_form_has_a_name_and_every_name_a_form():

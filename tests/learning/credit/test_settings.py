@@ -66,6 +66,10 @@ def test_a_setting_of_another_type_is_refused(credit, message):
             r'kind = "passk".*"merged" compares by one of grpo, .*; use one of these, or .*outcome',
         ),
         (
+            {"credit": {"type": "merged", "advantage": {"kind": "maxrl"}}},
+            r'kind = "maxrl".*"merged" compares by one of grpo, .*; use one of these, or .*outcome',
+        ),
+        (
             {"credit": {"advantage": {"kind": "passk", "k": 4}}},
             r"rl\.credit\.advantage\.k = 4: 4 attempts",
         ),
@@ -114,7 +118,7 @@ def test_a_selection_with_room_for_one_kind_alone_is_refused():
 
 
 def test_merged_allows_every_comparison_of_one_number_an_attempt():
-    allowed = set(get_args(AdvantageName)) - {"gdpo", "passk"}
+    allowed = set(get_args(AdvantageName)) - {"gdpo", "passk", "maxrl"}
     for kind in allowed:
         learning(credit={"type": "merged", "advantage": {"kind": kind}})
     assert set(COMPARED_BY["merged"]) == allowed

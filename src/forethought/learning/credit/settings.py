@@ -39,7 +39,7 @@ COMPARED_BY: dict[CreditChoice, tuple[AdvantageName, ...]] = {
 """The ways of comparing that a type allows, where it does not allow them all.
 
 merged makes one number of an attempt's rewards, and neither gdpo, which compares each of them
-apart, nor passk, which goes by verdicts, would compare that number.
+apart, nor passk and maxrl, which go by verdicts, would compare that number.
 """
 
 
