@@ -1,70 +1,67 @@
 """How fast the Python tool serves calls, what hostile ones do to others, and whether it leaks.
 
-    python benchmarks/sandbox_speed.py                              # speed, standard library
-    python benchmarks/sandbox_speed.py --python FOLDER/bin/python   # and with numpy and sympy
-    python benchmarks/sandbox_speed.py --load 20                    # and beside hostile calls
-    python benchmarks/sandbox_speed.py --soak 100000                # and for a long time
+    python -m benchmarks.sandbox_speed                              # speed, standard library
+    python -m benchmarks.sandbox_speed --python FOLDER/bin/python   # and with numpy and sympy
+    python -m benchmarks.sandbox_speed --load 20                    # and beside hostile calls
+    python -m benchmarks.sandbox_speed --soak 100000                # and for a long time
 
 Each prints rows of one table. Latencies are those of a call as an agent sees it, in
-milliseconds; processor time is that of everything: this process, the servers and the programs.
-The soak checks that every call ends as it may, and counts what is left over afterwards.
+milliseconds, waiting in line included; processor time is that of everything: this process, the
+servers and the programs. Under load as many clients make benign calls as without it, more of them
+than have a place at once, while clients of their own keep hostile calls a tenth of all. The soak
+checks that every call ends as it may, and counts what is left over afterwards.
 """
 
 import argparse
 import asyncio
-import json
 import os
 import random
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from forethought.core.messages import ToolCall
+from benchmarks.sandbox_load import CLIENTS, HOSTILE, PLAIN, crowded, timed_call
+
 from forethought.tools.python_tool import PythonTool
 from forethought.tools.sandbox.outcome import Kind
 from forethought.tools.settings import PythonSettings
 
-PLAIN = {
-    "print": "print(1 + 1)",
-    "fractions": "from fractions import Fraction\nprint(Fraction(1, 3) + Fraction(1, 6))",
-    "loop": "print(sum(i * i for i in range(100_000)))",
-    "error": "1 / 0",
-}
 SCIENCE = {
     "numpy+sympy": (
         "import numpy, sympy\nx = sympy.Symbol('x')\n"
         "print(numpy.arange(9).sum(), sympy.expand((x + 1) ** 3))"
     ),
 }
-SPINS = "while True: pass"
-HOSTILE = {
-    SPINS: {Kind.TIMEOUT, Kind.CPU},
-    "import time\ntime.sleep(1e6)": {Kind.TIMEOUT},
-    "held = [0]\nwhile True: held += held": {Kind.MEMORY, Kind.TIMEOUT},
-    "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass": {
-        *(Kind.TIMEOUT, Kind.MEMORY, Kind.ERROR),
-    },
-    "import os\nwhile True: os.write(1, b'x' * 65536)": {Kind.OUTPUT, Kind.TIMEOUT},
-    "import os\nos.setsid() if os.fork() == 0 else None\nos.fork()\nos._exit(0)": {Kind.OK},
-    "import ctypes\nctypes.string_at(0)": {Kind.CRASH},
-    "import os\nos.kill(-1, 9)\nos.abort()": {Kind.CRASH, Kind.ERROR},
-    "import os\nfor i in range(9999): open(f'{i}', 'w').close()": {
-        *(Kind.ERROR, Kind.DISK, Kind.TIMEOUT),
-    },
-    "import os\nfor fd in range(3, 99):\n    try: os.write(fd, b'RRRR')\n"
-    "    except OSError: pass": {Kind.OK},
-}
-HEAD = f"{'what':34} {'calls/s':>8} {'p50 ms':>8} {'p95 ms':>8} {'CPU ms':>8}  notes"
+QUIET = f"benign calls of {CLIENTS} clients, quiet"
+LOADED = f"benign calls of {CLIENTS} clients, a tenth of all calls hostile"
+USUAL = {"wall_seconds": 2.0, "cpu_seconds": 2, "memory_mb": 256}
+"""The limits of the quickstart's recipe."""
+WIDTH = 62
+HEAD = f"{'what':{WIDTH}} {'calls/s':>8} {'p50 ms':>8} {'p95 ms':>8} {'CPU ms':>8}  notes"
 
 
-def row(name: str, calls: int, seconds: float, latencies: list[float], cpu: float, note="") -> None:
-    """Print one line of the table."""
-    middle = statistics.median(latencies) * 1000
-    late = statistics.quantiles(latencies, n=20)[-1] * 1000
-    share = cpu / calls * 1000
-    print(f"{name:34} {calls / seconds:8.0f} {middle:8.1f} {late:8.1f} {share:8.2f}  {note}")
+Figures = dict[str, float]
+
+
+def figures(calls: int, seconds: float, latencies: list[float], cpu: float) -> Figures:
+    """What calls came to; `seconds` passed meanwhile, of `cpu` on processors."""
+    return {
+        "calls_per_s": calls / seconds,
+        "p50_ms": statistics.median(latencies) * 1000,
+        "p95_ms": statistics.quantiles(latencies, n=20)[-1] * 1000,
+        "cpu_ms": cpu / calls * 1000,
+    }
+
+
+def show(found: Mapping[str, Figures]) -> None:
+    """Print a line of the table for each."""
+    for name, each in found.items():
+        share = each.get("hostile_share")
+        note = "" if share is None else f"{share:.0%} of calls hostile"
+        cells = f"{each['calls_per_s']:8.0f} {each['p50_ms']:8.1f} {each['p95_ms']:8.1f}"
+        print(f"{name:{WIDTH}} {cells} {each['cpu_ms']:8.2f}  {note}", flush=True)
 
 
 def processor_seconds() -> float:
@@ -77,14 +74,6 @@ def processor_seconds() -> float:
             continue
         ticks += sum(map(int, fields[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
-
-
-async def timed_call(tool: PythonTool, code: str) -> float:
-    """Seconds that one call took, waiting in line included."""
-    began = time.perf_counter()
-    arguments = json.dumps({"code": code})
-    await tool.call(ToolCall(id="1", name="python", arguments=arguments))
-    return time.perf_counter() - began
 
 
 async def serve(tool: PythonTool, code: str, calls: int, clients: int) -> tuple[float, list[float]]:
@@ -101,47 +90,32 @@ async def serve(tool: PythonTool, code: str, calls: int, clients: int) -> tuple[
 
 
 async def speed(
-    settings: PythonSettings, programs: dict[str, str], calls: int, clients: int
-) -> None:
-    """One row for each program."""
+    settings: PythonSettings, programs: Mapping[str, str], calls: int, clients: int
+) -> dict[str, Figures]:
+    """What each program's calls came to."""
+    found: dict[str, Figures] = {}
     async with PythonTool(settings) as tool:
         for name, code in programs.items():
             await serve(tool, code, 20, clients)
             before = processor_seconds()
             seconds, latencies = await serve(tool, code, calls, clients)
             cost = processor_seconds() - before
-            row(f"{name}, {clients} clients", calls, seconds, latencies, cost)
+            found[f"{name}, {clients} clients"] = figures(calls, seconds, latencies, cost)
+    return found
 
 
-async def mixed(tool: PythonTool, seconds: float, share: float) -> list[float]:
-    """Latencies of benign calls by eight clients, of whose calls a share is hostile."""
-    dice, programs = random.Random(0), [*HOSTILE]
-    latencies: list[float] = []
-    end = time.perf_counter() + seconds
-
-    async def client() -> None:
-        while time.perf_counter() < end:
-            if dice.random() < share:
-                await timed_call(tool, dice.choice(programs))
-            else:
-                latencies.append(await timed_call(tool, PLAIN["print"]))
-
-    await asyncio.gather(*(client() for _ in range(8)))
-    return latencies
-
-
-async def load(settings: PythonSettings, seconds: float) -> None:
-    """Benign calls alone, and beside hostile ones: a tenth of what eight clients ask for."""
-    medians: list[float] = []
+async def load(settings: PythonSettings, seconds: float) -> dict[str, Figures]:
+    """Benign calls alone, and the same beside hostile ones."""
+    found: dict[str, Figures] = {}
     async with PythonTool(settings) as tool:
-        for name, share in (("benign, quiet", 0.0), ("benign, 10 % hostile", 0.1)):
+        for name, hostile in ((QUIET, False), (LOADED, True)):
             before = processor_seconds()
-            latencies = await mixed(tool, seconds, share)
-            cost = processor_seconds() - before
-            row(name, len(latencies), seconds, latencies, cost)
-            medians.append(statistics.median(latencies))
-    ratio = medians[1] / medians[0]
-    print(f"{'':34} median beside hostile calls: {ratio:.1f} times the quiet one")
+            crowd = await crowded(tool, seconds, hostile=hostile)
+            counted = len(crowd.latencies)
+            cost = (processor_seconds() - before) * counted / crowd.benign
+            found[name] = figures(counted, crowd.seconds, crowd.latencies, cost)
+            found[name]["hostile_share"] = crowd.hostile / (crowd.benign + crowd.hostile)
+    return found
 
 
 def below(root: int, depth: int = 99) -> list[int]:
@@ -220,14 +194,15 @@ async def soak(settings: PythonSettings, calls: int) -> int:
         await asyncio.sleep(2)
         after = left_over()
         replaced = dict(backend.replaced)
-        row("soak, benign part", calls, seconds, latencies, processor_seconds() - cpu)
+        cost = processor_seconds() - cpu
+        show({"soak, latencies of benign calls": figures(calls, seconds, latencies, cost)})
     print(f"kinds: {dict(sorted(kinds.items()))}; servers replaced: {replaced}")
     print(f"left over: {', '.join(f'{n} {before[n]} -> {after[n]}' for n in before)}")
     print(f"wrong: {sum(wrong.values())} of {calls} {dict(wrong) or ''}")
     return sum(wrong.values())
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Measure what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=1000)
@@ -237,20 +212,23 @@ def main() -> None:
     parser.add_argument("--python", default="", help="an environment with numpy and sympy")
     parser.add_argument("--load", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--soak", type=int, default=0, metavar="CALLS")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     settings = PythonSettings(servers=options.servers, tier=options.tier)
     print(HEAD)
     if options.calls:
-        asyncio.run(speed(settings, PLAIN, options.calls, options.clients))
-        asyncio.run(speed(settings, {"print": PLAIN["print"]}, options.calls, 8))
+        show(asyncio.run(speed(settings, PLAIN, options.calls, options.clients)))
+        show(asyncio.run(speed(settings, {"print": PLAIN["print"]}, options.calls, 8)))
     if options.python:
         found = {"python": options.python, "preload": ("numpy", "sympy")}
         science = settings.model_copy(update=found)
         programs = {"print, numpy+sympy preloaded": PLAIN["print"], **SCIENCE}
-        asyncio.run(speed(science, programs, max(50, options.calls // 2), options.clients))
-    quick = settings.model_copy(update={"wall_seconds": 1.0, "memory_mb": 256, "processes": 16})
+        show(asyncio.run(speed(science, programs, max(50, options.calls // 2), options.clients)))
     if options.load:
-        asyncio.run(load(quick, options.load))
+        loaded = asyncio.run(load(settings.model_copy(update=USUAL), options.load))
+        show(loaded)
+        ratio = loaded[LOADED]["p50_ms"] / loaded[QUIET]["p50_ms"]
+        print(f"median beside hostile calls: {ratio:.1f} times the quiet one (goal: at most 4)")
+    quick = settings.model_copy(update={"wall_seconds": 1.0, "memory_mb": 256, "processes": 16})
     if options.soak:
         raise SystemExit(1 if asyncio.run(soak(quick, options.soak)) else 0)
 

@@ -1,7 +1,7 @@
 """How fast gradients are made, against padded rows and against what the processor can multiply.
 
-    python benchmarks/training_speed.py small --threads 1
-    python benchmarks/training_speed.py smollm2 --threads 2 --group 8
+    python -m benchmarks.training_speed small --threads 1
+    python -m benchmarks.training_speed smollm2 --threads 2 --group 8
 
 Every way of computing lives in a process of its own, and they take turns, so that whatever else
 the machine does falls on all of them alike. `padded` is a plain reference: rows padded on the
@@ -23,9 +23,9 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 import torch
-import torch.nn.functional as F
+from benchmarks.speed.children import ROOT, environment
+from benchmarks.training_padded import padded_gradient
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import logging
 
@@ -34,11 +34,11 @@ from forethought.learning.batch import Batch, pad
 from forethought.learning.gradient import GradientWork, accumulate
 from forethought.learning.losses.catalogue import objective
 from forethought.learning.losses.settings import LossSettings
-from forethought.learning.streams import Streams
-from forethought.policy.local.decoder import Decoder, rotate
+from forethought.policy.local.decoder import Decoder
 from forethought.policy.local.replica import Port, Replica
 
 WAYS = ("padded", "packed", "bfloat16", "checkpointing")
+Told = dict[str, float]
 SIZES = {"small": (128, 50, 300), "smollm2": (32, 100, 400)}
 """Rows, and their shortest and longest length."""
 
@@ -78,75 +78,6 @@ def rows(name: str, vocabulary: int, group: int, count: int = 0) -> Batch:
     return pad(made, [draw.choice((-1.0, 1.0)) for _ in made])
 
 
-def padded_portions(batch: Batch, tokens: int) -> list[list[int]]:
-    """Rows of similar length, of at most so many padded tokens."""
-    lengths = batch.lengths_B.tolist()
-    portions: list[list[int]] = []
-    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if portions and (len(portions[-1]) + 1) * lengths[row] <= tokens:
-            portions[-1].append(row)
-        else:
-            portions.append([row])
-    return portions
-
-
-def padded_hidden(decoder: Decoder, model: nn.Module, ids_BT: torch.Tensor) -> torch.Tensor:
-    """Hidden states [B, T, E] of padded rows, through the library's modules."""
-    hidden = model.model.embed_tokens(ids_BT)
-    cos, sin = (table[:, None] for table in decoder.rotations(ids_BT.shape[1]))
-    for block in decoder.blocks:
-        normed = block.attention_norm(hidden)
-        query, key, value = (
-            module(normed).unflatten(-1, (-1, decoder.head_size))
-            for module in (block.query, block.key, block.value)
-        )
-        if block.query_norm is not None:
-            query, key = block.query_norm(query), block.key_norm(key)
-        query, key = rotate(query, cos, sin), rotate(key, cos, sin)
-        mixed = F.scaled_dot_product_attention(
-            *(each.transpose(1, 2) for each in (query, key, value)),
-            is_causal=True,
-            enable_gqa=decoder.heads != decoder.key_heads,
-        )
-        hidden = hidden + block.output(mixed.transpose(1, 2).flatten(2))
-        normed = block.feed_norm(hidden)
-        hidden = hidden + block.down(F.silu(block.gate(normed)) * block.up(normed))
-    return decoder.norm(hidden)
-
-
-def padded_gradient(model: nn.Module, batch: Batch, options: argparse.Namespace) -> None:
-    """The reference."""
-    decoder, loss = Decoder(model), objective(LossSettings())
-    model.zero_grad()
-    for portion in padded_portions(batch, options.micro_tokens):
-        part = batch.take(portion)
-        trained = part.mask_BT[:, 1:]
-        hidden = padded_hidden(decoder, model, part.ids_BT[:, :-1])[trained]
-        targets = part.ids_BT[:, 1:][trained]
-
-        def chosen(hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-            return decoder.head(hidden).log_softmax(-1).gather(1, targets[:, None])[:, 0]
-
-        size = options.logit_tokens
-        pieces = zip(hidden.split(size), targets.split(size), strict=True)
-        logprobs = torch.cat(
-            [
-                checkpoint(chosen, *piece, use_reentrant=False)
-                if len(hidden) > size
-                else chosen(*piece)
-                for piece in pieces
-            ]
-        )
-        scattered = torch.zeros_like(trained, dtype=torch.float32).masked_scatter(trained, logprobs)
-        streams = Streams(
-            mask_BT=part.mask_BT,
-            advantages_BT=part.advantages_BT,
-            old_logprobs_BT=part.sampled_logprobs_BT,
-            weights_BT=torch.ones_like(part.advantages_BT),
-        )
-        loss(F.pad(scattered, (1, 0)), streams, batch.denominators(None)).loss.backward()
-
-
 def packed_gradient(model: nn.Module, batch: Batch, options: argparse.Namespace) -> None:
     """What a learner does."""
     replica = Replica(model=model, decoder=Decoder(model))
@@ -179,29 +110,92 @@ def serve(options: argparse.Namespace) -> None:
     model = network(options.model)
     batch = rows(options.model, model.config.vocab_size, options.group, options.rows)
     gradient = padded_gradient if options.child == "padded" else packed_gradient
+    layers = model.model.layers.parameters()
+    work = {
+        "rows": len(batch.ids_BT),
+        "tokens": int(batch.lengths_B.sum()),
+        "trained": int(batch.mask_BT.sum()),
+        "inside": sum(each.numel() for each in layers if each.ndim == 2),
+        "head": model.lm_head.weight.numel(),
+    }
     one, other = torch.randn(2048, 2048), torch.randn(2048, 2048)
     for _ in sys.stdin:
         multiplied = 2 * 2048**3 / fastest(3, lambda: one @ other)
         seconds = fastest(1, lambda: gradient(model, batch, options))
         norm = torch.nn.utils.get_total_norm([each.grad for each in model.parameters()])
         told = {
+            **work,
             "peak": multiplied,
             "seconds": seconds,
             "norm": float(norm),
-            "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+            "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         }
         print(json.dumps(told), flush=True)
 
 
-def ask(child: "subprocess.Popen[str]") -> dict[str, float]:
+def ask(child: "subprocess.Popen[str]") -> Told:
     """One gradient of a child."""
     child.stdin.write("\n")
     child.stdin.flush()
     return json.loads(child.stdout.readline())
 
 
-def main() -> None:
-    """Measure every way and print one line for each."""
+def take_turns(options: argparse.Namespace, words: list[str]) -> dict[str, list[Told]]:
+    """What every way told of each of its gradients; `words` are the options as they were given."""
+    children = {
+        way: subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.training_speed", *words, "--child", way],
+            cwd=ROOT,
+            env=environment(options.threads),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for way in options.ways
+    }
+    told: dict[str, list[Told]] = {way: [] for way in options.ways}
+    try:
+        for child in children.values():
+            ask(child)  # warms up
+        for _ in range(options.turns):
+            for way, child in children.items():
+                told[way].append(ask(child))
+    finally:
+        for child in children.values():
+            child.communicate()
+    return told
+
+
+def figures(told: dict[str, list[Told]]) -> dict[str, Told]:
+    """What every way came to: medians, and operations in units of 10^9 a second.
+
+    `times` is how many times faster it is than the first way, turn by turn.
+    """
+    peak = max(one["peak"] for each in told.values() for one in each)
+    first = [one["seconds"] for one in next(iter(told.values()))]
+    found: dict[str, Told] = {}
+    for way, each in told.items():
+        seconds = statistics.median(one["seconds"] for one in each)
+        pairs = zip(first, each, strict=True)
+        last = each[-1]
+        inside, head = last["inside"], last["head"]
+        found[way] = last | {
+            "seconds": seconds,
+            "times": statistics.median(before / one["seconds"] for before, one in pairs),
+            "gflops": 6 * (inside + head) * last["tokens"] / seconds / 1e9,
+            "honest_gflops": 6 * (inside * last["tokens"] + head * last["trained"]) / seconds / 1e9,
+            "product_gflops": peak / 1e9,
+        }
+    return found
+
+
+def measured(words: list[str]) -> dict[str, Told]:
+    """What every way came to with these options."""
+    return figures(take_turns(options_of(words), words))
+
+
+def options_of(words: list[str]) -> argparse.Namespace:
+    """The options in `words`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", choices=SIZES)
     parser.add_argument("--threads", type=int, default=1)
@@ -210,59 +204,39 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--micro-tokens", type=int, default=2048)
     parser.add_argument("--logit-tokens", type=int, default=1024)
-    parser.add_argument("--ways", nargs="+", default=WAYS)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--child", choices=WAYS, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.child:
-        serve(options)
-        return
-    children = {
-        way: subprocess.Popen(
-            [sys.executable, __file__, *sys.argv[1:], "--child", way],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for way in options.ways
-    }
-    told: dict[str, list[dict[str, float]]] = {way: [] for way in options.ways}
-    for child in children.values():
-        ask(child)  # warms up
-    for _ in range(options.turns):
-        for way, child in children.items():
-            told[way].append(ask(child))
-    for child in children.values():
-        child.communicate()
-    report(options, told)
+    return parser.parse_args(words)
 
 
-def report(options: argparse.Namespace, told: dict[str, list[dict[str, float]]]) -> None:
-    """One line for each way."""
-    model = network(options.model)
-    batch = rows(options.model, model.config.vocab_size, options.group, options.rows)
-    tokens, trained = int(batch.lengths_B.sum()), int(batch.mask_BT.sum())
-    head = model.lm_head.weight.numel()
-    inside = sum(each.numel() for each in model.model.layers.parameters() if each.ndim == 2)
-    peak = max(one["peak"] for each in told.values() for one in each)
-    first = [one["seconds"] for one in next(iter(told.values()))]
+def report(options: argparse.Namespace, found: dict[str, Told]) -> None:
+    """Print one line for each way."""
+    work = next(iter(found.values()))
+    multiply = (work["inside"] + work["head"]) / 1e6
+    peak = work["product_gflops"]
     print(
-        f"{options.model}: {len(batch.ids_BT)} rows, {tokens} tokens, {trained} trained, "
-        f"{(inside + head) / 1e6:.2f}M parameters that multiply, {options.threads} threads, "
-        f"{peak / 1e9:.0f} GFLOP/s at most"
+        f"{options.model}: {work['rows']} rows, {work['tokens']} tokens, "
+        f"{work['trained']} trained, {multiply:.2f}M parameters that multiply, "
+        f"{options.threads} threads, {peak:.0f} GFLOP/s at most"
     )
     print(f"{'way':14}{'tokens/s':>10}{'fraction':>10}{'honest':>10}{'times':>8}{'GiB':>7}  norm")
-    for way, each in told.items():
-        seconds = statistics.median(one["seconds"] for one in each)
-        ratio = statistics.median(
-            before / one["seconds"] for before, one in zip(first, each, strict=True)
-        )
-        whole = 6 * (inside + head) * tokens / seconds / peak
-        honest = 6 * (inside * tokens + head * trained) / seconds / peak
-        memory = each[-1]["memory"]
+    for way, each in found.items():
+        shares = f"{each['gflops'] / peak:10.1%}{each['honest_gflops'] / peak:10.1%}"
+        memory = each["memory"] / 2**30
         print(
-            f"{way:14}{tokens / seconds:10.0f}{whole:10.1%}{honest:10.1%}{ratio:8.2f}{memory:7.2f}"
-            f"  {each[-1]['norm']:.6g}"
+            f"{way:14}{each['tokens'] / each['seconds']:10.0f}{shares}{each['times']:8.2f}"
+            f"{memory:7.2f}  {each['norm']:.6g}"
         )
+
+
+def main(words: list[str] | None = None) -> None:
+    """Measure every way and print one line for each."""
+    words = sys.argv[1:] if words is None else words
+    options = options_of(words)
+    if options.child:
+        serve(options)
+    else:
+        report(options, measured(words))
 
 
 if __name__ == "__main__":

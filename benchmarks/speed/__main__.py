@@ -8,7 +8,16 @@ from pathlib import Path
 from benchmarks.speed.children import ROOT, SubjectError
 from benchmarks.speed.environments import InstallError
 from benchmarks.speed.models import TeachingError
-from benchmarks.speed.parts import decode, growth, machine, sampling, step, tools
+from benchmarks.speed.parts import (
+    decode,
+    growth,
+    machine,
+    sampling,
+    sandbox,
+    step,
+    tools,
+    training,
+)
 from benchmarks.speed.results import keep, render
 from benchmarks.speed.rounds import Options
 
@@ -19,6 +28,8 @@ PARTS = {
         decode.PART,
         growth.PART,
         tools.PART,
+        sandbox.PART,
+        training.PART,
         sampling.PART,
         step.PART,
     )

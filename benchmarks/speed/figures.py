@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,7 @@ def spread(trials: Sequence[Trial], source: Source) -> Spread | None:
     return Spread.of(values(trials, source).values())
 
 
-def in_turns(subjects: Sequence[str], rounds: int) -> list[tuple[int, str]]:
+def in_turns(subjects: Sequence[T], rounds: int) -> list[tuple[int, T]]:
     """Who is measured when: in every round all subjects, the other way round in every second.
 
     >>> in_turns(["a", "b"], 2)

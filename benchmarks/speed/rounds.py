@@ -31,7 +31,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contestant:
-    """Someone to measure: a subject, its task, and the interpreter that has what it needs."""
+    """Someone to measure: a subject, its task, and the interpreter that has what it needs.
+
+    Several may have one name and different cases, each in a process of its own.
+    """
 
     name: str
     subject: str
@@ -58,12 +61,11 @@ def take_turns(contestants: Sequence[Contestant], options: Options) -> Outcome:
 
     Another tool that fails is left out from then on and its reason kept; ours must not fail.
     """
-    named = {each.name: each for each in contestants}
     outcome = Outcome()
-    for number, name in in_turns(list(named), options.rounds):
+    for number, one in in_turns(contestants, options.rounds):
+        name = one.name
         if name in outcome.failures:
             continue
-        one = named[name]
         disturbed = busy(LOOK)
         began = time.perf_counter()
         try:
@@ -84,7 +86,8 @@ def take_turns(contestants: Sequence[Contestant], options: Options) -> Outcome:
         outcome.trials += trials(name, number, answer, disturbed)
         seconds = time.perf_counter() - began
         others = f", others kept {disturbed:.1f} cores busy" if disturbed > NOTICED else ""
-        print(f"  round {number + 1}: {name} took {seconds:.0f} s{others}", flush=True)
+        what = ", ".join([name, *filter(None, [one.task.get("case")])])
+        print(f"  round {number + 1}: {what} took {seconds:.0f} s{others}", flush=True)
     return outcome
 
 

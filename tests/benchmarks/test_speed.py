@@ -8,7 +8,7 @@ import pytest
 from benchmarks.speed.__main__ import PARTS
 from benchmarks.speed.children import ROOT, SubjectError, ask, family, proportional
 from benchmarks.speed.figures import Source, Spread, Trial, in_turns, quantiles, ratios, spread
-from benchmarks.speed.parts import decode, growth, machine, sampling, step, tools
+from benchmarks.speed.parts import decode, growth, machine, sampling, sandbox, step, tools, training
 from benchmarks.speed.subjects.lengths import lengths
 from benchmarks.speed.subjects.templates import jinja_template
 from benchmarks.speed.table import Goal, Line, put, table
@@ -114,12 +114,44 @@ def test_every_part_turns_its_trials_into_lines():
             [
                 trial("forethought", 0, case="32 episodes", seconds=1.0, tokens=100.0),
                 trial("forethought", 0, case="64 episodes", seconds=1.0, tokens=200.0),
+                trial(
+                    "forethought, a whole step", 0, case="1024 episodes", seconds=3.0, tokens=100.0
+                ),
+                trial(
+                    "forethought, a whole step", 0, case="32 episodes", seconds=1.0, tokens=100.0
+                ),
             ]
         ),
         *tools.lines(
             [
                 trial("instant tool", 0, case="kept open", tokens_per_s=100.0),
                 trial("slow tool", 0, case="kept open", tokens_per_s=50.0),
+            ]
+        ),
+        *sandbox.lines(
+            [
+                trial("forethought", 0, case="print, 2 clients", p50_ms=4.0),
+                trial("forethought", 0, case="benign calls of 32 clients, quiet", p50_ms=60.0),
+                trial(
+                    "forethought",
+                    0,
+                    case="benign calls of 32 clients, a tenth of all calls hostile",
+                    p50_ms=180.0,
+                ),
+            ]
+        ),
+        *training.lines(
+            [
+                trial("forethought", 0, case="0.9M: padded", seconds=2.0, tokens=100.0),
+                trial(
+                    "forethought",
+                    0,
+                    case="0.9M: packed",
+                    seconds=1.0,
+                    tokens=100.0,
+                    honest_gflops=70.0,
+                    product_gflops=100.0,
+                ),
             ]
         ),
         *sampling.lines(
@@ -136,7 +168,7 @@ def test_every_part_turns_its_trials_into_lines():
         ),
     ]
     found = [line.ratio.middle for line in goals if line.goal and line.ratio]
-    assert found == [0.5, 0.5, 0.5, 2.0, 5.0]
+    assert found == [0.5, 0.5, 3.0, 0.5, 3.0, 0.7, 2.0, 5.0]
 
 
 def test_a_subject_that_does_not_answer_is_an_error_with_what_it_said():

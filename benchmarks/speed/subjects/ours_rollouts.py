@@ -1,4 +1,4 @@
-"""Forethought's attempts alone, with the real tool, at more and more of them in a step."""
+"""Forethought's attempts alone, with the real tool, at one number of them in a step."""
 
 import asyncio
 import time
@@ -45,21 +45,20 @@ async def attempt(
 
 
 async def measured(task: Task, engine: Engine) -> Cases:
-    """Seconds for each number of episodes; the smallest comes twice, first to get warm."""
-    cases: dict[str, dict[str, float]] = {}
-    for count in (min(task["counts"]), *task["counts"]):
-        seconds, episodes = await attempt(task, engine, count, f"growth/{count}")
-        tokens = [tokens_of(episode) for episode in episodes]
-        cases[f"{count} episodes"] = {
-            "seconds": seconds,
-            "tokens": float(sum(tokens)),
-            **lengths(tokens, task["tokens"], [calls_of(one) for one in episodes]),
-        }
-    return cases
+    """Seconds for the task's number of episodes, after a few that get everything warm."""
+    await attempt(task, engine, task["warm"], "growth/warm")
+    seconds, episodes = await attempt(task, engine, task["count"], "growth")
+    tokens = [tokens_of(episode) for episode in episodes]
+    figures = {
+        "seconds": seconds,
+        "tokens": float(sum(tokens)),
+        **lengths(tokens, task["tokens"], [calls_of(one) for one in episodes]),
+    }
+    return {task["case"]: figures}
 
 
 def measure(task: Task) -> tuple[Cases, dict[str, object]]:
-    """Attempts at every number of episodes of the task."""
+    """Attempts at as many episodes as the task has."""
     with engine_of(task) as engine:
         return asyncio.run(measured(task, engine)), {"workers": engine.crew.size}
 

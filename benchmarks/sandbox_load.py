@@ -1,0 +1,112 @@
+"""Programs for the Python tool, plain and hostile, and many clients that call both at once."""
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass, field
+from itertools import cycle
+
+from forethought.core.messages import ToolCall
+from forethought.tools.python_tool import PythonTool
+from forethought.tools.sandbox.outcome import Kind
+
+PLAIN = {
+    "print": "print(1 + 1)",
+    "fractions": "from fractions import Fraction\nprint(Fraction(1, 3) + Fraction(1, 6))",
+    "loop": "print(sum(i * i for i in range(100_000)))",
+    "error": "1 / 0",
+}
+HEAVY = {
+    "while True: pass": {Kind.TIMEOUT, Kind.CPU},
+    "import time\ntime.sleep(1e6)": {Kind.TIMEOUT},
+    "held = [0]\nwhile True: held += held": {Kind.MEMORY, Kind.TIMEOUT},
+    "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass": {
+        *(Kind.TIMEOUT, Kind.MEMORY, Kind.ERROR),
+    },
+    "import os\nwhile True: os.write(1, b'x' * 65536)": {Kind.OUTPUT, Kind.TIMEOUT},
+}
+"""Hostile programs that go on for as long as they may, each with the kinds it may end as."""
+HOSTILE = {
+    **HEAVY,
+    "import os\nos.setsid() if os.fork() == 0 else None\nos.fork()\nos._exit(0)": {Kind.OK},
+    "import ctypes\nctypes.string_at(0)": {Kind.CRASH},
+    "import os\nos.kill(-1, 9)\nos.abort()": {Kind.CRASH, Kind.ERROR},
+    "import os\nfor i in range(9999): open(f'{i}', 'w').close()": {
+        *(Kind.ERROR, Kind.DISK, Kind.TIMEOUT),
+    },
+    "import os\nfor fd in range(3, 99):\n    try: os.write(fd, b'RRRR')\n"
+    "    except OSError: pass": {Kind.OK},
+}
+CLIENTS = 32
+"""Clients with benign calls under load: four for each place of two servers."""
+BENIGN_TO_ONE = 9
+"""Benign calls to a hostile one: a tenth of all calls is hostile."""
+
+
+async def timed_call(tool: PythonTool, code: str) -> float:
+    """Seconds that one call took, waiting in line included."""
+    began = time.perf_counter()
+    arguments = json.dumps({"code": code})
+    await tool.call(ToolCall(id="1", name="python", arguments=arguments))
+    return time.perf_counter() - began
+
+
+@dataclass(slots=True, kw_only=True)
+class Crowd:
+    """Clients of one tool, and what they have seen so far.
+
+    Benign calls that begin after `counted` (on the clock of `time.perf_counter`) leave their
+    `latencies`; after `end` nobody begins another. `benign` and `hostile` are calls of all time.
+    """
+
+    tool: PythonTool
+    counted: float
+    end: float
+    latencies: list[float] = field(default_factory=list[float])
+    benign: int = 0
+    hostile: int = 0
+    due: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
+
+    @property
+    def seconds(self) -> float:
+        """For how long latencies were counted."""
+        return self.end - self.counted
+
+    async def benign_client(self) -> None:
+        """One benign call after another, one of them counted at least."""
+        while time.perf_counter() < self.counted:
+            await self._benign_call()
+        self.latencies.append(await self._benign_call())
+        while time.perf_counter() < self.end:
+            self.latencies.append(await self._benign_call())
+
+    async def hostile_client(self, programs: "cycle[str]") -> None:
+        """The next of `programs` whenever one is due."""
+        while await self.due.acquire() and time.perf_counter() < self.end:
+            self.hostile += 1
+            await timed_call(self.tool, next(programs))
+
+    async def _benign_call(self) -> float:
+        self.benign += 1
+        if self.benign % BENIGN_TO_ONE == 0:
+            self.due.release()
+        return await timed_call(self.tool, PLAIN["print"])
+
+
+async def crowded(tool: PythonTool, seconds: float, *, hostile: bool) -> Crowd:
+    """Benign calls by `CLIENTS`, one after the other; with `hostile`, beside hostile ones.
+
+    As many other clients take turns with those of `HEAVY` and begin one for every `BENIGN_TO_ONE`
+    benign calls that are begun, so that these never have fewer clients. Latencies are counted for
+    so many seconds, once a fifth of them has passed: meanwhile hostile calls fill their places.
+    """
+    now = time.perf_counter()
+    crowd = Crowd(tool=tool, counted=now + seconds / 5, end=now + seconds * 6 / 5)
+    programs = cycle(HEAVY)
+    async with asyncio.TaskGroup() as hostile_clients:
+        for _ in range(CLIENTS * hostile):
+            hostile_clients.create_task(crowd.hostile_client(programs))
+        await asyncio.gather(*(crowd.benign_client() for _ in range(CLIENTS)))
+        for _ in range(CLIENTS):
+            crowd.due.release()  # who still waits for a turn may go
+    return crowd

@@ -1,0 +1,95 @@
+"""What the benchmark of interrupted runs waits for, does and calls good."""
+
+from dataclasses import replace
+
+import pytest
+from benchmarks.interrupt import (
+    CHANGES,
+    Commands,
+    End,
+    Moment,
+    committed,
+    ends_of,
+    foretold,
+    is_working,
+    last_seconds,
+    moments_of,
+    stepped,
+    summary,
+)
+from benchmarks.small import write_recipe
+
+from forethought.app.cli import INTERRUPTED, STAGES
+from forethought.app.recipe import read_recipe
+from forethought.journal.run import Run
+from forethought.journal.status import reported
+
+ATTEMPT = Moment(stage="rl", part="attempt", amount=0.5)
+LEARN = Moment(stage="rl", part="learn", amount=0.25)
+END = End(moment=LEARN, seconds=0.5, code=INTERRUPTED, left=0, stood="rl, 3 steps")
+
+
+def test_every_stage_has_moments_and_rl_has_them_in_both_parts_of_a_step():
+    found = {stage: moments_of(stage, (0.2, 1.0)) for stage in STAGES}
+    assert {moment.place for moments in found.values() for moment in moments} == {
+        *("collect", "sft", "measure", "eval"),
+        *("rl, attempt", "rl, learn"),
+    }
+    assert [str(moment) for moment in found["sft"]] == ["0.2 s", "1 s"]
+
+
+def test_learning_comes_after_the_attempts_of_a_step():
+    seconds = {"attempt": 8.0, "learn": 2.0}
+    assert foretold(ATTEMPT, seconds) == pytest.approx(4.0)
+    assert foretold(LEARN, seconds) == pytest.approx(8.5)
+
+
+def test_a_step_counts_once_it_is_new_also_when_resuming_took_some_back(tmp_path):
+    folder = tmp_path / "run"
+    assert committed(folder, "rl") == 0
+    with Run.create_or_open(folder, {}) as run:
+        stage = run.stage("rl")
+        stage.commit(0)
+        stage.commit(1)
+        more = stepped(folder, "rl")
+        assert not more()
+        stage.rewind(1)
+        assert not more()
+        stage.log(1, {"seconds/attempt": 3.0, "seconds/learn": 1.0})
+        stage.commit(1)
+        assert more()
+    assert last_seconds(folder, "rl") == {"attempt": 3.0, "learn": 1.0}
+
+
+def test_a_command_works_from_its_first_status_to_its_last(tmp_path):
+    with Run.create_or_open(tmp_path / "run", {}) as run:
+        assert not is_working(run.path)
+        with reported(run, "collect"):
+            assert is_working(run.path)
+        assert not is_working(run.path)
+
+
+def test_an_end_is_good_in_time_with_the_code_of_an_interrupt_and_nothing_left():
+    late, ended, orphans = replace(END, seconds=2.5), replace(END, code=0), replace(END, left=1)
+    assert END.good
+    assert not any(each.good for each in (late, ended, orphans))
+    lines = [*summary([END, late, replace(END, moment=ATTEMPT, seconds=0.25)])]
+    assert lines == [
+        "rl, learn      2 times, median 1.50 s, largest 2.50 s",
+        "rl, attempt    1 times, median 0.25 s, largest 0.25 s",
+        "largest of 3: 2.50 s (goal: 2 s); 1 not as they should",
+    ]
+
+
+def test_a_command_is_interrupted_and_then_goes_on_to_its_end(tmp_path):
+    recipe = write_recipe(tmp_path)
+    commands = Commands(recipe=recipe, folder=tmp_path / "run", changes=("--collect.problems=20",))
+    (end,) = ends_of(commands, "collect", [Moment(stage="collect", amount=0.0)])
+    assert end.code == INTERRUPTED
+    with Run.read(commands.folder) as run:
+        assert run.stage("collect").finished
+    assert "Stopped." in commands.log.read_text()
+
+
+def test_the_changes_of_the_benchmark_make_a_recipe(tmp_path):
+    assert read_recipe(write_recipe(tmp_path), CHANGES).rl.steps == 24
