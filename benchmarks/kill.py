@@ -27,6 +27,7 @@ from benchmarks.small import write_recipe
 from forethought.app.cli import main as main_command
 from forethought.core.errors import RecipeError
 from forethought.journal.run import Run
+from forethought.watch.tool import USAGE
 
 CHANGES = (
     "--collect.problems=96",
@@ -130,7 +131,8 @@ def stage_parts(run, name):
         if not metric.startswith("seconds/"):
             yield f"{name}, metric {metric}", run.series(name, metric)
     for document in run.documents(name):
-        yield f"{name}, document {document}", run.document(name, document)
+        if document != USAGE:  # what the host did, and only this process's part of it
+            yield f"{name}, document {document}", run.document(name, document)
     for group in run.groups(name):
         for episode in group.episodes:
             sides = episode.trajectories

@@ -11,6 +11,7 @@ import psutil
 
 from forethought.app.cli import main
 from forethought.journal.run import Run
+from forethought.watch.tool import USAGE
 
 STAGES = ("collect", "sft_first", "sft_second", "eval_first", "eval_before", "measure", "rl")
 TRAINED = ("sft_first", "sft_second", "rl")
@@ -34,7 +35,7 @@ def refused(capsys, *words):
 
 @dataclass(frozen=True)
 class Outcome:
-    """All that a run came to, apart from how long it took."""
+    """All that a run came to, apart from how long it took and from what its host did."""
 
     metrics: dict
     documents: dict
@@ -63,7 +64,7 @@ def _metrics(run, stage):
 
 
 def _documents(run, stage):
-    names = (name for name in run.documents(stage) if name != "fingerprint")
+    names = (name for name in run.documents(stage) if name not in {"fingerprint", USAGE})
     return {name: run.document(stage, name) for name in names}
 
 

@@ -8,6 +8,7 @@ from benchmarks.small import write_recipe
 
 from forethought.app.recipe import read_recipe
 from forethought.journal.run import Run
+from forethought.watch.tool import USAGE
 
 
 @pytest.fixture
@@ -30,6 +31,7 @@ def test_a_run_is_equal_to_itself_whatever_the_time(run):
         stage = again.stage("rl")
         stage.log(0, {"loss": 1.0, "seconds/learn": -1.0})
         stage.commit(0)
+        stage.put(USAGE, {"queued": time.monotonic()})
     assert difference(before, outcome(run)) == ""
 
 

@@ -37,6 +37,10 @@ def test_a_round_by_hand():
             "tool/rate": 2 / 3,
             "tool/calls": 1.0,
             "tool/success": 2 / 3,
+            "tool/model_error": 1 / 3,
+            "tool/timeout": 0.0,
+            "tool/memory": 0.0,
+            "tool/truncated": 0.0,
             "entropy": (10 * 0.2 + 2 * 0.5 + 8 * 1.0 + 4 * 0.5) / 24,
             "tokens/mean": 8.0,
             "unfinished": 1 / 3,
@@ -50,6 +54,13 @@ def test_only_attempts_that_ran_into_a_limit_are_unfinished():
     ends = (Stop.ANSWERED, Stop.REFUSED, Stop.TURN_LIMIT, Stop.TOKEN_LIMIT, Stop.CONTEXT_FULL)
     found = summarise([group(*(episode(stop=stop) for stop in ends))])
     assert found["unfinished"] == 3 / 5
+
+
+def test_each_way_in_which_calls_failed_is_told_as_a_share_of_all_calls():
+    ended = (OK, OK, BAD, ToolStatus.TIMEOUT, ToolStatus.MEMORY, ToolStatus.TRUNCATED, OK, OK)
+    found = summarise([group(episode(turns=[turn(*ended[:3])]), episode(turns=[turn(*ended[3:])]))])
+    ways = ("success", "model_error", "timeout", "memory", "truncated")
+    assert [found[f"tool/{way}"] for way in ways] == [1 / 2, 1 / 8, 1 / 8, 1 / 8, 1 / 8]
 
 
 def test_success_of_tools_is_not_told_of_a_round_without_calls():

@@ -9,7 +9,7 @@ import pytest
 from forethought.core.errors import SandboxError
 from forethought.tasks.asserts import assertion
 from forethought.tasks.cases import MOST_KEPT, MOST_SHOWN, InputCase
-from forethought.tools.checking import Checked, check
+from forethought.tools.checking import AT_ONCE, Checked, check
 from forethought.tools.sandbox.outcome import Kind, Outcome
 
 SUMS = (InputCase(stdin="2 3\n", stdout="5\n"), InputCase(stdin="10 -4\n", stdout="6\n"))
@@ -269,6 +269,30 @@ def test_nothing_runs_on_when_a_case_has_failed():
     with pytest.raises(SandboxError, match="no server"):
         asyncio.run(check(runner, "print(5)", SUMS))
     assert runner.ended == 1
+
+
+@dataclass
+class Crowd:
+    """Runs programs that take a while each, and counts how many do at once."""
+
+    open: int = 0
+    most: int = 0
+
+    async def run(self, code, stdin=""):
+        self.open += 1
+        self.most = max(self.most, self.open)
+        for _ in range(9):
+            await asyncio.sleep(0)
+        self.open -= 1
+        return Outcome(kind=Kind.OK, out=stdin.encode())
+
+
+def test_however_many_cases_there_are_a_few_are_run_at_a_time_and_judged_in_their_order():
+    cases = [InputCase(stdin=str(n), stdout=str(n % 40)) for n in range(5 * AT_ONCE + 3)]
+    crowd = Crowd()
+    found = asyncio.run(check(crowd, "print(input())", cases))
+    assert found.passed == (True,) * 40 + (False,) * 3
+    assert crowd.most == AT_ONCE
 
 
 def test_broken_infrastructure_is_no_verdict():

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from forethought.agents.demonstrators import DemonstratorSettings
 from forethought.agents.tool_agent import AgentSettings
 from forethought.app.overrides import overridden
-from forethought.app.problems import ProblemSettings
+from forethought.app.problems import CodeProblems, ProblemSettings
 from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings
 from forethought.evaluation.settings import ExamSettings
@@ -24,6 +24,7 @@ from forethought.learning.settings import ComputeSettings, OptimizerSettings, SF
 from forethought.policy.local.settings import ModelSettings
 from forethought.policy.protocol import SamplingSettings
 from forethought.policy.remote import RemoteSettings
+from forethought.tools import checking
 from forethought.tools.settings import PythonSettings
 
 LONGEST_SHOWN = 300
@@ -114,6 +115,29 @@ class Recipe(Settings):
                 "or lower compute.at_once"
             )
         return self
+
+    @model_validator(mode="after")
+    def _refuse_too_short_a_line(self) -> Self:
+        """While servers are built anew every call waits, so that none counts as running."""
+        line, attempts, (calls, why) = self.tool.queue, self.compute.at_once, self._most_calls
+        if line < attempts * calls:
+            raise RecipeError(
+                f"tool.queue = {line}: each of compute.at_once = {attempts} attempts may have "
+                f"{calls} programs wait in line ({why}), and one too many leaves its attempt not "
+                f"measured; raise tool.queue to {attempts * calls} or lower compute.at_once"
+            )
+        return self
+
+    @property
+    def _most_calls(self) -> tuple[int, str]:
+        """How many programs one attempt may have run at once, and what says so."""
+        most = (self.agent.calls_per_turn, "agent.calls_per_turn")
+        if self.tool.state == "session":
+            most = (1, "those of a session run one after another")
+        if isinstance(self.problems, CodeProblems):
+            tests = (checking.AT_ONCE, "the tests of an answer")
+            most = max(most, tests, key=lambda each: each[0])
+        return most
 
     @property
     def optimizers(self) -> list[OptimizerSettings]:

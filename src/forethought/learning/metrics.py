@@ -1,12 +1,22 @@
 """One round's groups in a few numbers."""
 
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 
+from forethought.core.messages import ToolStatus
 from forethought.core.trajectory import Episode, Group
 from forethought.evaluation.exam import mean_entropy, ran_into_limit, summarise_tools
 from forethought.learning.lessons import Lesson
 from forethought.learning.rewards.figures import component_figures, mean_of_known
+
+_FAILURES = (
+    ToolStatus.MODEL_ERROR,
+    ToolStatus.TIMEOUT,
+    ToolStatus.MEMORY,
+    ToolStatus.TRUNCATED,
+)
+"""How a call may fail by the model's doing."""
 
 
 def summarise(groups: Sequence[Group]) -> dict[str, float]:
@@ -62,4 +72,13 @@ def _all_right(lesson: Lesson) -> bool:
 def _tool_use(episodes: Sequence[Episode]) -> dict[str, float]:
     found = summarise_tools(episodes)
     metrics = {"tool/rate": found.rate, "tool/calls": found.calls}
-    return metrics if found.success is None else metrics | {"tool/success": found.success}
+    if found.success is None:
+        return metrics
+    return metrics | {"tool/success": found.success} | _failures(episodes)
+
+
+def _failures(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Of all calls, one at least, the share that failed in each way."""
+    sides = (trajectory for episode in episodes for trajectory in episode.trajectories)
+    found = Counter(reply.status for side in sides for reply in side.replies)
+    return {f"tool/{status}": found[status] / found.total() for status in _FAILURES}

@@ -76,7 +76,9 @@ class ComputeSettings(Settings):
     """Keep one hidden state a layer for the way back, and compute the rest of it again."""
     deterministic: bool = True
     """Turns begin in rounds, whatever their tools took: equal runs on one machine are equal to the
-    bit, if they have as many `workers` (`auto` may find another number in another run)."""
+    bit, if they have as many `workers` (`auto` may find another number in another run). Each round
+    waits for the tools of the turns that ended before it, and a wave of attempts for its last one:
+    with slow tools `false` is faster."""
     at_once: PositiveInt = 128
     """Episodes open at the same time."""
 

@@ -14,6 +14,9 @@ from forethought.tools.arguments import ArgumentError, checked_code
 from forethought.tools.sandbox.outcome import Kind, Outcome
 from forethought.tools.sandbox.probe import Runner
 
+AT_ONCE = 8
+"""Cases of one program that are run at the same time."""
+
 
 class Case(Protocol):
     """One test of a program."""
@@ -57,8 +60,9 @@ class Checked:
 
 
 async def check(runner: Runner, source: str, cases: Sequence[Case]) -> Checked:
-    """Run a program on every case; one that no tool would take (too long, say) passes none.
+    """Run a program on every case, a few at a time, however many there are.
 
+    A program that no tool would take (too long, say) passes none.
     Raises `SandboxError` when infrastructure fails, never a wrong verdict for it, and not before
     the other cases have ended.
     """
@@ -67,8 +71,9 @@ async def check(runner: Runner, source: str, cases: Sequence[Case]) -> Checked:
     except ArgumentError:
         refused = (Kind.REJECTED,) * len(cases)
         return Checked(kinds=refused, passed=(False,) * len(cases))
+    places = asyncio.Semaphore(AT_ONCE)
     ended = await asyncio.gather(
-        *(_run(runner, source, case) for case in cases), return_exceptions=True
+        *(_run(runner, source, case, places) for case in cases), return_exceptions=True
     )
     found: list[tuple[Kind, bool]] = []
     for one in ended:
@@ -80,9 +85,12 @@ async def check(runner: Runner, source: str, cases: Sequence[Case]) -> Checked:
     )
 
 
-async def _run(runner: Runner, source: str, case: Case) -> tuple[Kind, bool]:
+async def _run(
+    runner: Runner, source: str, case: Case, places: asyncio.Semaphore
+) -> tuple[Kind, bool]:
     mark = f"\n{secrets.token_hex(16)}\n"
-    outcome: Outcome = await runner.run(case.program(source, mark), case.stdin)
+    async with places:
+        outcome: Outcome = await runner.run(case.program(source, mark), case.stdin)
     kind = Kind.OUTPUT if outcome.kind is Kind.OK and outcome.truncated else outcome.kind
     written = outcome.out.decode("utf-8", "replace")
     return kind, kind is Kind.OK and case.judge(written, mark)

@@ -18,6 +18,7 @@ from forethought.tools.sandbox.outcome import Kind, Outcome
 from forethought.tools.sandbox.pool import Session
 from forethought.tools.sandbox.server import start_server
 from forethought.tools.sandbox.tiers import Opened, open_backend
+from forethought.tools.sandbox.usage import Usage
 from forethought.tools.sandbox.wording import worded
 from forethought.tools.settings import PythonSettings
 
@@ -71,6 +72,7 @@ PYTHON = python_spec(PythonSettings())
 class PythonTool:
     """Runs programs in a sandbox that has been attacked before it is trusted.
 
+    In the tiers `remote` and `none` nothing is attacked.
     Entering raises `RecipeError` where the host does not allow the isolation asked for, or
     where one of the attacks succeeded. `start` starts a fork server.
     """
@@ -79,11 +81,13 @@ class PythonTool:
         self._settings = settings
         self._start = start
         self._opened: Opened | None = None
+        self._attacks = Usage()
         self._names: Mapping[str, str] = {}
 
     async def __aenter__(self) -> Self:
         self._names = find_interpreter(self._settings).names
         self._opened = await open_backend(self._settings, self._start)
+        self._attacks = self._opened.backend.usage
         _say_once(self._opened.sentence, lower=bool(self._opened.refused))
         if self._opened.tier == "none":
             _say("The Python tool's programs run WITHOUT ANY ISOLATION (tool.tier='none').")
@@ -105,6 +109,11 @@ class PythonTool:
         if self._opened is None:
             raise RuntimeError("the Python tool is not open: enter it with `async with` first")
         return self._opened
+
+    @property
+    def usage(self) -> Usage:
+        """What its sandbox did since it was opened, without the attacks on itself."""
+        return self.opened.backend.usage.since(self._attacks)
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:

@@ -34,7 +34,8 @@ class PythonSettings(Settings):
     calls_per_server: Annotated[int, Field(ge=1, le=32)] = 4
     """Calls that one server runs at once. More wait in line, outside of their deadline."""
     queue: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
-    """Calls that may wait in line. One more is refused, and its attempt not measured."""
+    """Calls that may wait in line; no fewer than all attempts make together (`compute.at_once`
+    times `agent.calls_per_turn`)."""
     wall_seconds: Annotated[float, Field(ge=0.1, le=86_400)] = 5.0
     """Time that a program may take."""
     cpu_seconds: Annotated[int, Field(ge=1, le=86_400)] = 5

@@ -21,6 +21,7 @@ from forethought.watch.phases import read_phases
 from forethought.watch.sections import chapters, deeds, difficulty, other_series
 from forethought.watch.sources import sources
 from forethought.watch.stories import stories
+from forethought.watch.tool import unwell, usages
 
 
 def write_report(run: Run, path: Path, *, next_commands: Sequence[tuple[str, str]] = ()) -> Path:
@@ -52,6 +53,8 @@ def report_html(run: Run, *, next_commands: Sequence[tuple[str, str]] = ()) -> s
         paid=paid,
         parts={"family": families, "wording": wordings},
     )
+    sandbox = usages(run)
+    found += unwell(sandbox)
     done, rows = deeds(run), table(exams)
     page = render(
         "template.html",
@@ -72,6 +75,7 @@ def report_html(run: Run, *, next_commands: Sequence[tuple[str, str]] = ()) -> s
         chapters=chapters(run),
         other_series=other_series(run),
         difficulty=difficulty(run),
+        sandbox=sandbox,
         reading=stories(run, before, after),
         next_commands=next_commands or (again,),
     )

@@ -20,10 +20,12 @@ from forethought.app.context import MOST_UNMEASURED, Context, accuracy
 from forethought.app.graders import grader_for
 from forethought.app.recipe import Recipe
 from forethought.app.show import Bar
+from forethought.app.tool import open_tool
 from forethought.core.errors import RecipeError
 from forethought.core.problem import Problem
 from forethought.core.trajectory import Group
 from forethought.core.verdict import Outcome
+from forethought.journal.stage import Stage
 from forethought.policy.remote import RemotePolicy, check_endpoint
 from forethought.tools.python_tool import PythonTool, python_spec
 
@@ -52,7 +54,7 @@ async def collect(context: Context) -> None:
     stage = context.begin("collect", context.collect_sections)
     if stage is None:
         return
-    async with _from_file(context) if file else _from_teacher(context) as source:
+    async with _from_file(context) if file else _from_teacher(context, stage) as source:
         done = min(stage.next_step * A_STEP, source.count)
         with show.bar("recording", source.count, done) as bar:
             for step in range(stage.next_step, math.ceil(source.count / A_STEP)):
@@ -105,11 +107,11 @@ def _usable(context: Context) -> tuple[Group, ...]:
 
 
 @asynccontextmanager
-async def _from_teacher(context: Context) -> AsyncGenerator[_Source]:
+async def _from_teacher(context: Context, stage: Stage) -> AsyncGenerator[_Source]:
     """What a teacher shows. Raises `RecipeError` when too many attempts are not measured."""
     recipe = context.recipe
     problems, recorded = _shown(context), [*context.run.groups("collect")]
-    async with PythonTool(recipe.tool) as tool, _teacher(recipe, tool) as teacher:
+    async with open_tool(context, stage) as tool, _teacher(recipe, tool) as teacher:
 
         async def portion(step: int, bar: Bar) -> list[Group]:
             groups = await attempt_groups(

@@ -13,6 +13,7 @@ from forethought.app.graders import grader_for
 from forethought.app.problems import held_out
 from forethought.app.program import spoken
 from forethought.app.recipe import Recipe
+from forethought.app.tool import open_tool
 from forethought.evaluation.exam import Exam
 from forethought.evaluation.results import ExamResult
 from forethought.journal.stage import Stage
@@ -39,7 +40,7 @@ async def sit_exam(context: Context, name: str, trained_by: str) -> ExamResult:
         recipe = context.recipe
         exam = _exam(recipe)
         with context.engine(context.load(trained_by)) as engine:
-            async with PythonTool(recipe.tool) as tool:
+            async with open_tool(context, stage) as tool:
                 grader = grader_for(recipe, tool)
                 await _sit(
                     context,
@@ -58,7 +59,7 @@ async def sit_remotely(context: Context, settings: RemoteSettings) -> ExamResult
         exam = _exam(context.recipe)
         await check_endpoint(settings, "model")
         async with (
-            PythonTool(context.recipe.tool) as tool,
+            open_tool(context, stage) as tool,
             _remote(context.recipe, settings, tool) as speaker,
         ):
             await _sit(context, stage, "remote", exam, speaker)

@@ -7,9 +7,9 @@ from forethought.agents.protocol import Solver
 from forethought.app.context import MEASURE, MOST_UNMEASURED, Context, accuracy, phase_stage
 from forethought.app.graders import grader_for
 from forethought.app.program import spoken
+from forethought.app.tool import open_tool
 from forethought.curation.difficulty import Difficulty, Label, select
 from forethought.journal.stage import Stage
-from forethought.tools.python_tool import PythonTool
 
 PROBLEMS_A_STEP = 64
 
@@ -27,7 +27,7 @@ async def measure(context: Context) -> None:
     if stage is None:
         return
     with context.engine(context.load(phase_stage(context.last_phase))) as engine:
-        async with PythonTool(recipe.tool) as tool:
+        async with open_tool(context, stage) as tool:
             agent = engine.agent(tool, grader_for(recipe, tool), recipe.agent, recipe.sampling)
             await attempt_candidates(context, stage, agent)
     found = select(context.run.groups("measure"))

@@ -5,6 +5,7 @@ from forethought.app.graders import grader_for
 from forethought.app.program import spoken
 from forethought.app.refusals import refuse_biased_sampling, refuse_unusable_optimizers
 from forethought.app.sampling import effective_sampling
+from forethought.app.tool import open_tool
 from forethought.core.randomness import derive_seed
 from forethought.curation.difficulty import select
 from forethought.curation.pool import Pool
@@ -12,7 +13,6 @@ from forethought.learning.practice import RLPlan
 from forethought.learning.rl import train_rl
 from forethought.policy.local.value_head import add_value_head
 from forethought.policy.remote import check_endpoint
-from forethought.tools.python_tool import PythonTool
 
 SHOWN = {"accuracy": "accuracy", "tool/rate": "tool rate", "entropy": "entropy"}
 
@@ -42,7 +42,7 @@ async def rl(context: Context) -> None:
         add_value_head(model.network)
     reference = settings.needs_reference
     with context.engine(model, with_reference=reference) as engine:
-        async with PythonTool(recipe.tool) as tool:
+        async with open_tool(context, stage) as tool:
             agent = engine.agent(tool, grader_for(recipe, tool), recipe.agent, recipe.sampling)
             learner = engine.learner(
                 settings.optimizer,

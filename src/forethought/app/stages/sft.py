@@ -13,6 +13,7 @@ from forethought.app.graders import grader_for
 from forethought.app.program import spoken
 from forethought.app.refusals import refuse_unusable_optimizers, trainable
 from forethought.app.sampling import left_aside, reply_tokens
+from forethought.app.tool import open_tool
 from forethought.core.errors import RecipeError
 from forethought.core.randomness import derive_seed
 from forethought.core.trajectory import Trajectory
@@ -32,7 +33,7 @@ from forethought.policy.local.models import (
 )
 from forethought.policy.local.settings import FreshModel, GGUFModel
 from forethought.policy.small_tokenizer import train_tokenizer
-from forethought.tools.python_tool import PythonTool, python_spec
+from forethought.tools.python_tool import python_spec
 from forethought.watch.phases import ending, read_phase
 
 SHOWN = {"loss": "loss", HELD_OUT_LOSS: "held-out loss", "pilot/sampled": "pilot accuracy"}
@@ -68,7 +69,7 @@ async def _phase(
 ) -> None:
     recipe = context.recipe
     with context.engine(model) as engine:
-        async with PythonTool(recipe.tool) as tool:
+        async with open_tool(context, stage) as tool:
             agent = engine.agent(tool, grader_for(recipe, tool), recipe.agent, recipe.sampling)
             plan = SFTPlan(
                 phase=phase,

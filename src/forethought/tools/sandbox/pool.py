@@ -20,11 +20,10 @@ from forethought.tools.sandbox.inside.frames import End, Report, State
 from forethought.tools.sandbox.outcome import Kind, Outcome, judge
 from forethought.tools.sandbox.server import ServerDiedError, start_server
 from forethought.tools.sandbox.turnstile import BusyError, Turnstile
+from forethought.tools.sandbox.usage import INFRASTRUCTURE, Usage
 from forethought.tools.settings import PythonSettings
 
 _ATTEMPTS = 3
-INFRASTRUCTURE = "infrastructure"
-"""What calls are counted under that no server could run."""
 
 
 @dataclass(slots=True)
@@ -54,6 +53,7 @@ class Pool:
         health: Health | None = None,
     ) -> None:
         self.counts = Counter[str]()
+        self._queued = 0.0
         self._settings = settings
         self._fleet = Fleet(settings, start, health or Health())
         self._line = Turnstile(settings.servers * settings.calls_per_server, settings.queue)
@@ -66,6 +66,11 @@ class Pool:
     def replaced(self) -> Counter[str]:
         """Servers that were replaced, by why: `dead`, `wedged` (and then dead), `rebuilt`."""
         return self._fleet.replaced
+
+    @property
+    def usage(self) -> Usage:
+        """All that it did so far."""
+        return Usage(ended=dict(self.counts), replaced=dict(self.replaced), queued=self._queued)
 
     @property
     def sessions(self) -> frozenset[int]:
@@ -119,7 +124,9 @@ class Pool:
             raise
         self.counts[outcome.kind] += 1
         self._breaker.note(failed=False)
-        return replace(outcome, queued=max(0.0, time.monotonic() - asked - outcome.seconds))
+        queued = max(0.0, time.monotonic() - asked - outcome.seconds)
+        self._queued += queued
+        return replace(outcome, queued=queued)
 
     async def _run(self, code: bytes, stdin: bytes, session: Session | None) -> Outcome:
         if session is not None:

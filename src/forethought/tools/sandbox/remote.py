@@ -6,7 +6,10 @@ service keeps programs apart is its own affair; memory and processor limits are,
 
 import asyncio
 import json
+import time
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from httpx2 import AsyncClient, Limits
@@ -19,6 +22,7 @@ from forethought.tools.sandbox.inside.places import FLOOD
 from forethought.tools.sandbox.outcome import Kind, Outcome
 from forethought.tools.sandbox.pool import Session
 from forethought.tools.sandbox.turnstile import BusyError, Turnstile
+from forethought.tools.sandbox.usage import INFRASTRUCTURE, Usage
 from forethought.tools.settings import PythonSettings
 
 _ATTEMPTS = 3
@@ -59,6 +63,13 @@ class Service:
         self._breaker = Breaker(f"which were sent to {self._url}: is the service well?")
         # A connection for each program: none is found closed by a service that began anew.
         self._client = AsyncClient(timeout=None, limits=Limits(max_keepalive_connections=0))
+        self._counts = Counter[str]()
+        self._queued = 0.0
+
+    @property
+    def usage(self) -> Usage:
+        """All that was asked of the service so far; it has no servers that could be replaced."""
+        return Usage(ended=dict(self._counts), queued=self._queued)
 
     async def __aexit__(self, kind: None, error: None, trace: None) -> None:
         """Let go of what connections there are."""
@@ -78,16 +89,20 @@ class Service:
         blame. Raises `BusyError` when the line is full, another `SandboxError` when the service
         runs no program, and `RecipeError` when that happens too often.
         """
+        asked = time.monotonic()
         try:
             async with self._line.inside():
                 outcome = await self._run(code, stdin)
-        except BusyError:
+        except SandboxError as error:
+            self._counts[INFRASTRUCTURE] += 1
+            if not isinstance(error, BusyError):
+                self._breaker.note(failed=True)
             raise
-        except SandboxError:
-            self._breaker.note(failed=True)
-            raise
+        self._counts[outcome.kind] += 1
         self._breaker.note(failed=False)
-        return outcome
+        queued = max(0.0, time.monotonic() - asked - outcome.seconds)
+        self._queued += queued
+        return replace(outcome, queued=queued)
 
     async def _run(self, code: str, stdin: str) -> Outcome:
         failure = ""

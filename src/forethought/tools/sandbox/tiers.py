@@ -15,6 +15,7 @@ from forethought.tools.sandbox.pool import Pool, Session
 from forethought.tools.sandbox.probe import attack, try_out
 from forethought.tools.sandbox.remote import Service
 from forethought.tools.sandbox.server import start_server
+from forethought.tools.sandbox.usage import Usage
 from forethought.tools.settings import PythonSettings, Tier
 
 LADDER: tuple[Tier, ...] = ("namespaces", "landlock-uid", "landlock")
@@ -39,6 +40,11 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
 
 class Backend(Protocol):
     """What runs programs: a `Pool` of this host's fork servers, or a `Service` elsewhere."""
+
+    @property
+    def usage(self) -> Usage:
+        """All that it did so far."""
+        ...
 
     async def run(self, code: str, stdin: str = "", session: Session | None = None) -> Outcome:
         """Run one program. Raises `SandboxError`."""

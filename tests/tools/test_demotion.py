@@ -1,0 +1,91 @@
+"""Programs that run long beside others give way: with their threads and all that they start."""
+
+import asyncio
+import os
+
+import pytest
+
+from forethought.tools.sandbox.outcome import Kind
+from forethought.tools.sandbox.pool import Pool
+from forethought.tools.settings import PythonSettings
+
+NICEST = 19
+ONE = PythonSettings(tier="namespaces", servers=1, wall_seconds=60.0)
+pytestmark = pytest.mark.skipif(
+    os.getpriority(os.PRIO_PROCESS, 0) == NICEST, reason="these tests are as nice as can be already"
+)
+
+COMPANION = "import time\ntime.sleep(600)"
+PRIORITY = "os.getpriority(os.PRIO_PROCESS, 0)"
+WAIT = (
+    "import os, threading, time\n"
+    f"first = {PRIORITY}\n"
+    "def wait():\n"
+    f"    while {PRIORITY} == first: time.sleep(0.01)\n"
+    f"    print({PRIORITY}, flush=True)\n"
+)
+KINDS = {
+    "a program": "wait()",
+    "a thread": "one = threading.Thread(target=wait)\none.start()\none.join()",
+    "a process that it started": (
+        "if not os.fork():\n    wait()\n    os._exit(0)\nended = os.wait()"
+    ),
+}
+AFTER_A_SECOND = f"import os, time\ntime.sleep(1)\nprint({PRIORITY})"
+
+
+def later():
+    """The priority of programs that give way."""
+    return min(NICEST, os.getpriority(os.PRIO_PROCESS, 0) + 5)
+
+
+def beside(work):
+    """What `work` comes to with a pool in which another program is at work."""
+
+    async def run():
+        async with Pool(ONE) as pool:
+            companion = asyncio.create_task(pool.run(COMPANION))
+            try:
+                return await work(pool)
+            finally:
+                companion.cancel()
+                await asyncio.gather(companion, return_exceptions=True)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_runs_long_beside_another_gives_way(kind):
+    outcome = beside(lambda pool: pool.run(WAIT + KINDS[kind]))
+    assert (outcome.kind, outcome.out) == (Kind.OK, b"%d\n" % later())
+
+
+def test_a_program_that_begins_later_does_not_inherit_it():
+    async def work(pool):
+        earlier = await pool.run(WAIT + KINDS["a program"])
+        assert earlier.kind is Kind.OK
+        return await pool.run(f"import os\nprint({PRIORITY})")
+
+    outcome = beside(work)
+    assert outcome.out == b"%d\n" % os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def test_a_program_that_runs_alone_gives_way_to_nobody():
+    async def run():
+        async with Pool(ONE) as pool:
+            return await pool.run(AFTER_A_SECOND)
+
+    assert asyncio.run(run()).out == b"%d\n" % os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def test_a_session_gives_way_to_nobody():
+    async def work(pool):
+        session = pool.open_session()
+        mine, other = await asyncio.gather(
+            pool.run(AFTER_A_SECOND, session=session), pool.run(WAIT + KINDS["a program"])
+        )
+        return mine, other
+
+    mine, other = beside(work)
+    assert mine.out == b"%d\n" % os.getpriority(os.PRIO_PROCESS, 0)
+    assert other.out == b"%d\n" % later()
