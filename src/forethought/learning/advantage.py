@@ -199,7 +199,8 @@ def group_advantages(
 
     `groups` holds the id of each attempt's *instance* of a problem: two draws of one problem are
     two groups. A NaN reward is unknown: it leaves every statistic and gets 0. A group whose
-    rewards are equal gets exactly 0; `BY_VERDICT`, one whose attempts are all right or all wrong.
+    rewards are equal gets exactly 0 before whitening, which moves all by the batch's mean;
+    `BY_VERDICT`, one whose attempts are all right or all wrong.
     Raises ValueError for an infinite reward, unequal lengths, or `right` that is missing.
     """
     if any(math.isinf(reward) for reward in rewards):
