@@ -133,8 +133,8 @@ DOUBTFUL = {
         r'reward\.partial = 0\.5: .*problems\.type = "practice" has none.*remove it',
     ),
     "parts of problems without parts": (
-        {"process": {"coverage": 0.1, "verification": 0.1}},
-        r'coverage, verification need problems .*problems\.type = "practice" has none',
+        {"process": {"steps": 0.1, "coverage": 0.1, "verification": 0.1}},
+        r'steps, coverage, verification need problems .*problems\.type = "practice" has none',
     ),
 }
 

@@ -295,6 +295,7 @@ SHOWN_BY = {
         "test_a_judges_scores_are_paid_by_turn_and_by_their_weight": ("rl.reward.judge.weight",),
     },
     "learning/rewards/test_named_values.py": {
+        "test_steps_are_paid_by_turn": ("rl.reward.process.steps",),
         "test_parts_are_paid_by_their_weights": (
             "rl.reward.process.coverage",
             "rl.reward.process.verification",

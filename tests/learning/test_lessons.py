@@ -202,7 +202,7 @@ def test_each_turn_of_a_real_conversation_gets_its_own_advantage(thinking, rows)
     assert (batch.advantages_BT[~batch.mask_BT] == 0).all()
 
 
-SETTLED = "retrieval", "well_formed", "malformed", "call_cost"
+SETTLED = "retrieval", "well_formed", "malformed", "steps", "call_cost"
 PAID_BY_TURN = [
     *(RewardSettings(process={part: 0.1}) for part in SETTLED),
     RewardSettings(penalties={"parse": 0.1}, judge=JUDGE | {"weight": 0.0}),

@@ -189,7 +189,9 @@ def _problems_cannot_show(recipe: Recipe) -> Iterator[str]:
             'reply brings the answer, and with problems.type = "code" the answer is a program, '
             "which hardly any reply holds; remove it, or pay process.execution"
         )
-    parts = [name for name in ("coverage", "verification") if getattr(reward.process, name)]
+    parts = [
+        name for name in ("steps", "coverage", "verification") if getattr(reward.process, name)
+    ]
     if parts and source in WITHOUT_PARTS:
         yield (
             f"rl.reward.process: {', '.join(parts)} need problems whose answer has named parts, "

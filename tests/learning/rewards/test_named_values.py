@@ -8,6 +8,7 @@ from forethought.learning.rewards.named_values import (
     coverage,
     given_value,
     named_parts,
+    steps,
     verification,
 )
 from forethought.tasks.files import file_problems
@@ -70,6 +71,40 @@ def test_only_the_last_agent_of_a_team_answers():
         id="p/0", problem=PARTED, trajectories=both.trajectories, verdict=both.verdict
     )
     assert verification(parted) == approx(1 / 3)
+
+
+def on_the_way(*texts):
+    """An attempt that says these, with a call in each message but the last."""
+    before = [turn("print(1)", reply="mode: 7", text=text) for text in texts[:-1]]
+    return episode(*before, turn(text=texts[-1]), problem=PARTED)
+
+
+@mark.parametrize(
+    ("texts", "found"),
+    [
+        (("mean = 2125", "median: 3.5; mode: 7"), (1 / 3, 2 / 3)),
+        (("mean = 2125", "mean = 2125, so mode = 7"), (1 / 3, 1 / 3)),
+        (("mean = 1", "mean = 2125"), (0.0, 0.0)),
+        (("mean = 1, then mean = 2125", "done"), (1 / 3, 0.0)),
+        (("let me see", "it is 2125"), (0.0, 0.0)),
+    ],
+)
+def test_a_step_counts_where_it_is_said_first_and_right(texts, found):
+    assert steps(on_the_way(*texts)) == approx(found)
+
+
+def test_what_tools_say_is_no_step():
+    assert steps(said("done")) == (0.0, 0.0)
+
+
+def test_without_parts_there_are_no_steps():
+    assert steps(episode(turn(text="mean = 2125"))) == (0.0,)
+
+
+def test_steps_are_paid_by_turn():
+    found = reward(on_the_way("mean = 2125", "mode = 7"), process={"most": 9.0, "steps": 0.3})
+    assert found.components["steps"] == approx(0.2)
+    assert found.turn_parts["steps"] == approx((0.1, 0.1))
 
 
 def test_parts_are_paid_by_their_weights():

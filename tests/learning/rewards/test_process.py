@@ -335,6 +335,7 @@ EVERYTHING = st.fixed_dictionaries(
                     "retrieval",
                     "well_formed",
                     "malformed",
+                    "steps",
                     "call_cost",
                     "exploration",
                     "coverage",

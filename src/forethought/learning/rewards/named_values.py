@@ -2,8 +2,8 @@
 
 A problem has parts where its `data` holds `parts`: an object of names and values, as in `{"prompt":
 ..., "answer": ..., "parts": {"mean": "4", "median": "3.5"}}`. The final message gives a part where
-it writes its name, `:` or `=`, and a value; of several, the last counts. The verdict on the whole
-answer is a grader's, not this.
+it writes its name, `:` or `=`, and a value; of several, the last counts. Steps on the way are
+checked alike, message by message. The verdict on the whole answer is a grader's, not this.
 """
 
 import re
@@ -13,6 +13,7 @@ from typing import Any, cast
 from forethought.core.errors import RecipeError
 from forethought.core.problem import Problem
 from forethought.core.trajectory import Episode
+from forethought.learning.rewards.calls import turns_of
 from forethought.tasks.answers import boxed_answer, same_value
 
 _VALUE = r"[\s*`$]*[:=][ \t]*([^\n;]+?)(?=,\s|;|\n|$)"
@@ -59,6 +60,23 @@ def verification(episode: Episode) -> float:
     return _share(
         [value is not None and same_value(value, known) for value, known in _compared(episode)]
     )
+
+
+def steps(episode: Episode) -> tuple[float, ...]:
+    """For each turn, the share of the problem's parts that it gives first, and gives right.
+
+    What its message says counts, calls and thinking do not. A part that was once given wrong pays
+    nobody: guessing on earns nothing.
+    """
+    parts = named_parts(episode.problem)
+    left, found = dict(parts), list[float]()
+    for turn in turns_of(episode):
+        values = {name: given_value(turn.message.text, name) for name in left}
+        given = {name: value for name, value in values.items() if value is not None}
+        right = sum(same_value(value, left[name]) for name, value in given.items())
+        left = {name: known for name, known in left.items() if name not in given}
+        found.append(right / len(parts) if parts else 0.0)
+    return tuple(found)
 
 
 def _compared(episode: Episode) -> list[tuple[str | None, str]]:

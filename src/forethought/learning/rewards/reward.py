@@ -119,6 +119,7 @@ def _process(episode: Episode, settings: RewardSettings) -> list[Component]:
         "retrieval": (weights.retrieval, turns.retrieval),
         "well_formed": (weights.well_formed, turns.well_formed),
         "malformed": (-weights.malformed, turns.malformed),
+        "steps": (weights.steps, named_values.steps),
         "call_cost": (-weights.call_cost, turns.calls_so_far),
     }
     of_whole = {

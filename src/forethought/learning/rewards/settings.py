@@ -8,7 +8,7 @@ from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings, Weight
 from forethought.policy.remote import RemoteSettings
 
-SETTLED = ("retrieval", "well_formed", "malformed", "call_cost", "parse")
+SETTLED = ("retrieval", "well_formed", "malformed", "steps", "call_cost", "parse")
 """The parts and penalties of which a turn's share is known when the turn ends."""
 
 OF_TURNS = (*SETTLED, "execution", "exception")
@@ -60,6 +60,9 @@ class ProcessSettings(Settings):
     """Earned by a turn with calls, if all of them could be parsed."""
     malformed: Weight = 0.0
     """Lost by a turn with a call that could not be parsed."""
+    steps: Weight = 0.0
+    """Earned by a turn whose message is the first to give a named part of the problem a value, if
+    that is right, over the number of parts."""
     call_cost: Weight = 0.0
     """Lost by a turn with calls, times the calls that were made up to then."""
     exploration: Weight = 0.0
