@@ -189,7 +189,7 @@ class ClosedAfter:
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_a_gradient_can_be_put_away_at_every_layer_there_and_back(checkpointing):
+def test_a_gradient_can_be_put_away_at_every_layer_and_in_the_head_there_and_back(checkpointing):
     model = model_of()
     batch = pad(ROWS, ADVANTAGES)
     work = GradientWork(
@@ -206,7 +206,7 @@ def test_a_gradient_can_be_put_away_at_every_layer_there_and_back(checkpointing)
     def compute(looks):
         accumulate(replica, work, Port(emit=silent, inbox=ClosedAfter(looks)))
 
-    places = 2 * len(Decoder(model).blocks)
+    places = 2 * (len(Decoder(model).blocks) + 1)
     for looks in range(places):
         with pytest.raises(PolicyError, match="put away"):
             compute(looks)
