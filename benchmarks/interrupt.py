@@ -36,7 +36,7 @@ from forethought.journal.run import Run
 from forethought.journal.status import STATUS, read_status
 
 CHANGES = (
-    "--collect.problems=2000",
+    "--collect.problems=1900",
     "--sft.phases.0.steps=400",
     "--measure.problems=400",
     "--measure.attempts=8",
