@@ -1,7 +1,6 @@
 """The command `forethought`: one stage a command, and the whole pipeline as `quickstart`."""
 
 import argparse
-import asyncio
 import shlex
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from rich.console import Console
 from forethought.app.doctor import add_doctor
 from forethought.app.export_attempts import export_attempts
 from forethought.app.linter import warnings
+from forethought.app.process import leave, loading, run_until_interrupted
 from forethought.app.program import spoken
 from forethought.app.recipe import Recipe, read_recipe
 from forethought.app.show import Show
@@ -34,6 +34,13 @@ STAGES = {
     "eval": ("held-out exams of what there is so far", "report"),
 }
 """Each stage's command: what it does, and the command that follows."""
+
+
+def command() -> int:
+    """What starts as a process of its own; returns the exit code."""
+    code = main()
+    leave()
+    return code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -165,8 +172,9 @@ def _run(name: str, recipe: Recipe, folder: Path, console: Console) -> None:
         for sentence in warnings(recipe):
             Show(console).tell(f"warning: {sentence}", style="yellow")
         # Only here, so that bad input and --help are answered before torch is loaded.
-        from forethought.app.context import Context  # noqa: PLC0415
-        from forethought.app.pipeline import WORK  # noqa: PLC0415
+        with loading():
+            from forethought.app.context import Context  # noqa: PLC0415
+            from forethought.app.pipeline import WORK  # noqa: PLC0415
 
         with reported(run, name):
-            asyncio.run(WORK[name](Context(recipe, run, Show(console))))
+            run_until_interrupted(WORK[name](Context(recipe, run, Show(console))))

@@ -10,9 +10,8 @@ from asyncio import Semaphore
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from openai import APIStatusError, AsyncOpenAI, BadRequestError, OpenAIError
 from pydantic import Field
 
 from forethought.core.errors import PolicyError, RecipeError, boundary
@@ -23,6 +22,10 @@ from forethought.core.trajectory import Finish, Tokens
 from forethought.policy.formats import stripped_history
 from forethought.policy.openai_form import answer_from_openai, messages_to_openai, tool_to_openai
 from forethought.policy.protocol import SamplingSettings, Spoken, ThinkingHistory
+
+# `openai` takes a second to import: only those wait for it who have an endpoint.
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 
 class RemoteSettings(Settings):
@@ -110,6 +113,8 @@ class RemotePolicy:
         return request | ({"tools": [tool_to_openai(tool) for tool in tools]} if tools else {})
 
     async def _body(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        from openai import BadRequestError  # noqa: PLC0415
+
         completions = cast("Any", self._client.chat.completions.with_raw_response)
         try:
             response = await completions.create(**request)
@@ -178,6 +183,8 @@ async def check_endpoint(settings: RemoteSettings, section: str) -> None:
 
 
 async def _check(settings: RemoteSettings) -> None:
+    from openai import APIStatusError, OpenAIError  # noqa: PLC0415
+
     async with _client(settings) as client:
         try:
             known = await _known_models(client)
@@ -207,7 +214,7 @@ async def _check(settings: RemoteSettings) -> None:
         raise RecipeError(f"{_name(settings)}: no such model: choose one of {listed}")
 
 
-async def _known_models(client: AsyncOpenAI) -> list[str]:
+async def _known_models(client: "AsyncOpenAI") -> list[str]:
     """The names in the endpoint's list. Raises what reading something else raises."""
     response = await cast("Any", client.models.with_raw_response).list()
     body: Any = response.http_response.json()
@@ -217,7 +224,9 @@ async def _known_models(client: AsyncOpenAI) -> list[str]:
     return known
 
 
-def _client(settings: RemoteSettings) -> AsyncOpenAI:
+def _client(settings: RemoteSettings) -> "AsyncOpenAI":
+    from openai import AsyncOpenAI  # noqa: PLC0415
+
     variable = settings.key_variable
     if variable and not os.environ.get(variable):
         raise RecipeError(

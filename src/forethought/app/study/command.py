@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from forethought.app.linter import warnings
+from forethought.app.process import loading
 from forethought.app.program import spoken
 from forethought.app.show import Show
 from forethought.app.study.settings import Study, read_study
@@ -41,7 +42,8 @@ def _study(options: argparse.Namespace, overrides: list[str], console: Console) 
         for sentence in warnings(recipe):
             show.tell(f"warning: variant {name}: {sentence}", style="yellow")
     # Only here, so that bad input and --help are answered before torch is loaded.
-    from forethought.app.study.running import run_seed  # noqa: PLC0415
+    with loading():
+        from forethought.app.study.running import run_seed  # noqa: PLC0415
 
     for seed in range(seeds):
         run_seed(study, folder, seed, show)

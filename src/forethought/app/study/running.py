@@ -4,7 +4,6 @@ Every run is an ordinary run folder, so that whatever was interrupted goes on wh
 what has finished is only looked at.
 """
 
-import asyncio
 import shutil
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 from forethought.app.context import Context
 from forethought.app.engine import chosen_device
 from forethought.app.pipeline import practise, prepare
+from forethought.app.process import run_until_interrupted
 from forethought.app.recipe import Recipe
 from forethought.app.show import Show
 from forethought.app.study.settings import Study
@@ -90,7 +90,7 @@ def _work(
     work: Callable[[Context], Coroutine[Any, Any, None]],
 ) -> None:
     with Run.create_or_open(path, recipe.model_dump(mode="json")) as run, reported(run, "study"):
-        asyncio.run(work(Context(recipe, run, show)))
+        run_until_interrupted(work(Context(recipe, run, show)))
 
 
 @contextmanager

@@ -10,8 +10,6 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from reasoning_gym import factory
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
@@ -101,7 +99,10 @@ class Family:
 
 
 def _items(dataset: str, seed: int, parameters: Mapping[str, Any]) -> Iterator[Item]:
-    # The package leaves these keywords without a type.
+    # Only here: the package takes a second or two to import.
+    from reasoning_gym import factory  # noqa: PLC0415
+
+    # It leaves these keywords without a type.
     source = factory.create_dataset(  # pyright: ignore[reportUnknownMemberType]
         dataset, seed=seed, **parameters
     )

@@ -56,7 +56,11 @@ class Pool:
         self._queued = 0.0
         self._settings = settings
         self._fleet = Fleet(settings, start, health or Health())
-        self._line = Turnstile(settings.servers * settings.calls_per_server, settings.queue)
+        self._line = Turnstile(
+            room=settings.servers * settings.calls_per_server,
+            queue=settings.queue,
+            aside=settings.servers * settings.long_calls_per_server,
+        )
         self._breaker = Breaker()
         self._quarantine = asyncio.Lock()
         self._numbers = count(1)

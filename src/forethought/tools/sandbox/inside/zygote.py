@@ -12,11 +12,10 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import NoReturn
 
-from . import memory, program, session, warmth
+from . import memory, precedence, program, session, warmth
 from .frames import FAULT, NEWS, ORDER, PONG, START, End, Order
 from .limits import (
     Limits,
@@ -27,7 +26,7 @@ from .limits import (
 )
 from .walls import Walls
 
-_LATER = 5  # how much nicer programs become that run long beside others
+_MANY = 4  # processes with which a call gives way at once
 
 _HIGHEST = 1 << 20  # no descriptor is above
 
@@ -206,8 +205,8 @@ class _Zygote:
                 call.ended_by = End.DISK
             if call.ended_by is not End.EXITED:
                 call.kill()
-            elif call.demoted:
-                _demote(family)
+            elif call.demoted or len(family) > _MANY:
+                precedence.give_way(family)
 
     def _end_everything(self) -> None:
         """Once nobody is there to be told: here, waiting for one process is all there is to do."""
@@ -233,7 +232,7 @@ class _Zygote:
         go, script, out, err = descriptors
         wire = socket.socket(fileno=go)
         with _LastWords(wire):
-            os.setsid()
+            os.setpgid(0, 0)
             self._walls.enter(place)
             wire.send(READY)
         os.dup2(out, 1)
@@ -273,12 +272,3 @@ def _close_all_but(kept: set[int]) -> None:
         os.closerange(first, descriptor)
         first = descriptor + 1
     os.closerange(first, _HIGHEST)
-
-
-def _demote(family: Mapping[int, memory.Process]) -> None:
-    """Have every thread of these processes, and what they start, give way to shorter programs."""
-    nice = os.getpriority(os.PRIO_PROCESS, 0) + _LATER
-    for process in family:
-        with suppress(OSError):  # it has just ended, or is as nice as it can be
-            for thread in os.listdir(f"/proc/{process}/task"):
-                os.setpriority(os.PRIO_PROCESS, int(thread), nice)
