@@ -319,3 +319,18 @@ def test_servers_and_calls_per_server_decide_how_many_programs_run_at_once(
     found = [tuple(map(float, outcome.out.split())) for outcome in asyncio.run(run())]
     most = max(sum(begun <= at < ended for begun, ended in found) for at, _ in found)
     assert most == servers * calls_per_server
+
+
+@pytest.mark.parametrize("aside", [0, 1, 2])
+def test_long_calls_per_server_decides_how_many_step_aside(aside):
+    places = {"servers": 1, "calls_per_server": 1, "long_calls_per_server": aside}
+    settings = PythonSettings(tier="namespaces", **places)
+    spans = "import time; a = time.time(); time.sleep(1.5); print(a, time.time())"
+
+    async def run():
+        async with Pool(settings) as pool:
+            return await asyncio.gather(*(pool.run(spans) for _ in range(4)))
+
+    found = [tuple(map(float, outcome.out.split())) for outcome in asyncio.run(run())]
+    most = max(sum(begun <= at < ended for begun, ended in found) for at, _ in found)
+    assert most == 1 + aside

@@ -251,6 +251,7 @@ SHOWN_BY = {
             "tool.servers",
             "tool.calls_per_server",
         ),
+        "test_long_calls_per_server_decides_how_many_step_aside": ("tool.long_calls_per_server",),
     },
     "app/test_other_models.py": {
         "test_the_named_model_is_the_one_that_is_trained": ("model.pretrained.name",),

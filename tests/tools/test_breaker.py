@@ -8,7 +8,7 @@ from forethought.core.errors import RecipeError, SandboxError
 from forethought.tools.sandbox.breaker import Advice, Breaker
 from forethought.tools.sandbox.fleet import Health
 from forethought.tools.sandbox.pool import INFRASTRUCTURE, Pool
-from forethought.tools.sandbox.turnstile import BusyError, Turnstile
+from forethought.tools.sandbox.turnstile import LONG, BusyError, Turnstile
 from forethought.tools.settings import PythonSettings
 from tools.test_pool import ANSWERS, CANNOT_BEGIN, ScriptedServer
 
@@ -142,3 +142,57 @@ def test_nobody_is_inside_while_the_line_is_shut():
         return seen, len(came)
 
     assert asyncio.run(run()) == ([set()] * 4, 20 + 2 * 5)
+
+
+async def visit(line, name, events, until):
+    """Be inside until told to leave."""
+    async with line.inside():
+        events.append(name)
+        await until.wait()
+
+
+async def told(events, *names):
+    """Wait until these are in."""
+    while events[-len(names) :] != [*names]:
+        await asyncio.sleep(0.01)
+
+
+def test_long_ones_step_aside_for_the_next_while_there_is_room():
+    async def run():
+        line, events = Turnstile(1, 100, aside=2), []
+        ends = {name: asyncio.Event() for name in "abcd"}
+        calls = [asyncio.create_task(visit(line, name, events, end)) for name, end in ends.items()]
+        await told(events, "a", "b", "c")
+        await asyncio.sleep(2 * LONG)
+        assert events == ["a", "b", "c"]  # there is no room for c, which keeps its place
+        ends["a"].set()
+        await told(events, "d")
+        for end in ends.values():
+            end.set()
+        await asyncio.gather(*calls)
+
+    asyncio.run(run())
+
+
+def test_the_line_is_not_shut_before_those_aside_have_left():
+    async def run():
+        line, events = Turnstile(1, 100, aside=1), []
+        end = asyncio.Event()
+        calls = [asyncio.create_task(visit(line, "a", events, end))]
+        await asyncio.sleep(2 * LONG)
+
+        async def shut():
+            async with line.shut():
+                events.append("shut")
+                calls.append(asyncio.create_task(visit(line, "b", events, end)))
+                await asyncio.sleep(0.01)
+                events.append("open")
+
+        calls.append(asyncio.create_task(shut()))
+        await asyncio.sleep(0.01)
+        assert events == ["a"]
+        end.set()
+        await told(events, "shut", "open", "b")
+        await asyncio.gather(*calls)
+
+    asyncio.run(run())

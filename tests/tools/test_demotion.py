@@ -39,11 +39,11 @@ def later():
     return min(NICEST, os.getpriority(os.PRIO_PROCESS, 0) + 5)
 
 
-def beside(work):
+def beside(work, settings=ONE):
     """What `work` comes to with a pool in which another program is at work."""
 
     async def run():
-        async with Pool(ONE) as pool:
+        async with Pool(settings) as pool:
             companion = asyncio.create_task(pool.run(COMPANION))
             try:
                 return await work(pool)
@@ -89,3 +89,59 @@ def test_a_session_gives_way_to_nobody():
     mine, other = beside(work)
     assert mine.out == b"%d\n" % os.getpriority(os.PRIO_PROCESS, 0)
     assert other.out == b"%d\n" % later()
+
+
+CROWD = (
+    "import os, time\n"
+    "children = []\n"
+    "for _ in range(11):\n"
+    "    child = os.fork()\n"
+    "    if child == 0:\n"
+    "        while True: time.sleep(0.01)\n"
+    "    children.append(child)\n"
+)
+LOOKS = (
+    "last, gaps = time.monotonic(), []\n"
+    "while len(gaps) < 3:\n"
+    "    time.sleep(0.001)\n"
+    "    now = time.monotonic()\n"
+    "    gaps += [now - last] * (now - last > 0.09)\n"
+    "    last = now\n"
+    f"print(len(gaps), {PRIORITY}, flush=True)\n"
+)
+
+
+def test_a_crowd_gives_way_more_and_is_held_from_time_to_time():
+    # Twelve processes are three crowds: held for two turns of three, each of 50 ms.
+    outcome = beside(lambda pool: pool.run(CROWD + LOOKS))
+    nice = min(NICEST, os.getpriority(os.PRIO_PROCESS, 0) + 10)
+    assert (outcome.kind, outcome.out) == (Kind.OK, b"3 %d\n" % nice)
+
+
+def test_a_crowd_that_has_gone_home_is_let_go():
+    home = "import signal\nfor child in children: os.kill(child, 9), os.waitpid(child, 0)\n"
+    more = "for _ in range(50): time.sleep(0.01)\nprint('let go')"
+    outcome = beside(lambda pool: pool.run(CROWD + LOOKS + home + more))
+    assert outcome.kind is Kind.OK
+    assert outcome.out.endswith(b"let go\n")
+
+
+def test_a_session_that_is_interrupted_in_a_crowd_keeps_its_variables():
+    async def work(pool):
+        session = pool.open_session()
+        await pool.run("kept = 41", session=session)
+        ended = await pool.run(CROWD + "while True: time.sleep(0.01)", session=session)
+        return ended, await pool.run("print(kept + 1)", session=session)
+
+    ended, after = beside(work, ONE.model_copy(update={"wall_seconds": 1.0}))
+    assert ended.kind is Kind.TIMEOUT
+    assert not ended.state_lost
+    assert after.out == b"42\n"
+
+
+def test_a_crowd_alone_gives_way_to_nobody():
+    async def run():
+        async with Pool(ONE) as pool:
+            return await pool.run(f"{CROWD}time.sleep(1)\nprint({PRIORITY})")
+
+    assert asyncio.run(run()).out == b"%d\n" % os.getpriority(os.PRIO_PROCESS, 0)

@@ -4,7 +4,8 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-_NUMBERS = (b"PPid:", b"Uid:", b"RssAnon:", b"RssShmem:")
+_NUMBERS = (b"\nPPid:", b"\nUid:", b"\nRssAnon:", b"\nRssShmem:")
+_WIDTH = 32  # in which a number ends, however it is padded
 
 
 class Process(NamedTuple):
@@ -53,18 +54,20 @@ def _call_of(number: int, processes: Mapping[int, Process], roots: Mapping[int, 
 
 def read(number: int) -> Process:
     """One process; zeros for one that is gone."""
-    values = [0, 0, 0, 0]
     try:
         descriptor = os.open(f"/proc/{number}/status", os.O_RDONLY)
     except (FileNotFoundError, ProcessLookupError):
         return Process()
     try:
-        for line in os.read(descriptor, 4096).splitlines():
-            key, *rest = line.split(maxsplit=2)
-            if key in _NUMBERS:
-                values[_NUMBERS.index(key)] = int(rest[0])
+        status = os.read(descriptor, 4096)
     except ProcessLookupError:
-        pass
+        return Process()
     finally:
         os.close(descriptor)
-    return Process(*values)
+    return Process(*(_number(status, name) for name in _NUMBERS))
+
+
+def _number(status: bytes, name: bytes) -> int:
+    """The number that follows a name at a line's beginning; 0 where that line is missing."""
+    _, found, rest = status.partition(name)
+    return int(rest[:_WIDTH].split(maxsplit=1)[0]) if found else 0

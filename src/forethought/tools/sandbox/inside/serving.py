@@ -19,8 +19,8 @@ from .places import Place, exit_code
 from .toolwire import ToolWire
 
 _ARMED = 2
-_INSPECT_EVERY = 0.1
-_LONG = 0.25  # seconds after which a program must give way to shorter ones
+_INSPECT_EVERY = 0.05
+_LONG = 0.1  # seconds after which a program must give way to shorter ones
 _INTERRUPT_GRACE = 1.0
 _KILL_GRACE = 10.0
 
@@ -293,4 +293,4 @@ class Serving:
             if now - place.started > _LONG and len(self._running) > 1 and not place.session:
                 self._order(Order.DEMOTE, place.number)
         if long or self._sessions:
-            self._order(Order.INSPECT, 0)
+            self._order(Order.INSPECT, len(self._running))

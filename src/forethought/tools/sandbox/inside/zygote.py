@@ -26,8 +26,6 @@ from .limits import (
 )
 from .walls import Walls
 
-_MANY = 4  # processes with which a call gives way at once
-
 _HIGHEST = 1 << 20  # no descriptor is above
 
 READY = b"R"
@@ -45,6 +43,8 @@ class _Call:
         self.cpu = 0.0
         self.ended_by = End.EXITED
         self.demoted = False
+        self.interrupted = False
+        self.held = False
 
     def kill(self) -> None:
         """End every process of the call; safe while one of the two is not reaped yet."""
@@ -117,6 +117,7 @@ class _Zygote:
         self._watched = dict[int, tuple[_Call, bool]]()
         self._streams = program.standard_streams()
         self._shared = memory.own_kilobytes()
+        self._inspections = 0
 
     def serve(self) -> None:
         """Obey until the supervisor is gone; then leave nothing behind."""
@@ -141,7 +142,7 @@ class _Zygote:
         elif order == Order.PING:
             self._orders.send(PONG.pack(place))
         elif order == Order.INSPECT:
-            self._inspect()
+            self._inspect(running=place)
         elif place in self._calls:
             self._treat(order, self._calls[place])
         return True
@@ -152,6 +153,7 @@ class _Zygote:
         elif order == Order.DEMOTE:
             call.demoted = True
         elif order == Order.INTERRUPT and call.child:
+            call.interrupted = True
             os.kill(call.child, signal.SIGINT)
 
     def _arm(self, place: int, descriptors: list[int]) -> None:
@@ -193,7 +195,8 @@ class _Zygote:
         self._walls.close(call.place, {other.child for other in self._calls.values()})
         self._orders.send(NEWS.pack(call.place, call.status, call.ended_by, call.cpu))
 
-    def _inspect(self) -> None:
+    def _inspect(self, running: int) -> None:
+        self._inspections += 1
         roots = {call.child: call.place for call in self._calls.values() if call.child}
         roots |= {call.init: call.place for call in self._calls.values() if call.init}
         most = self._limits.memory_mb * 1024
@@ -205,8 +208,10 @@ class _Zygote:
                 call.ended_by = End.DISK
             if call.ended_by is not End.EXITED:
                 call.kill()
-            elif call.demoted or len(family) > _MANY:
-                precedence.give_way(family)
+            elif call.demoted or call.held or (running > 1 and len(family) > precedence.CROWD):
+                family.pop(call.init, None)  # which sleeps
+                turn = 0 if call.interrupted else self._inspections + place
+                call.held = precedence.give_way(family, turn, held=call.held)
 
     def _end_everything(self) -> None:
         """Once nobody is there to be told: here, waiting for one process is all there is to do."""
