@@ -275,6 +275,30 @@ def test_programs_have_no_parts():
     assert 'problems.type = "code" has none' in told
 
 
+def learning(**optimizer):
+    """The warnings of the embedded recipe with another optimiser in RL, of which a round has 8."""
+    rl = EMBEDDED["rl"] | {"problems": 8, "steps": 5}
+    rl |= {"optimizer": rl["optimizer"] | optimizer}
+    return warnings(checked(EMBEDDED | {"rl": rl}, "a recipe"))
+
+
+def test_updates_that_a_round_cannot_have_are_told():
+    told, late = learning(updates=9, warmup=41)
+    assert re.search(r"rl\.optimizer\.updates = 9: .*rl\.problems = 8 .*lower it", told)
+    assert "there are 40 optimiser steps" in late  # and not 45
+    assert learning(updates=8, warmup=40) == ()
+
+
+def test_a_warm_up_that_is_longer_than_its_stage_is_told():
+    (told,) = learning(updates=8, warmup=41)
+    assert re.search(r"^rl\.optimizer\.warmup = 41: there are 40 optimiser steps.*lower it", told)
+    phases = [each | {"steps": 6} for each in EMBEDDED["sft"]["phases"]]
+    few = EMBEDDED | {"sft": EMBEDDED["sft"] | {"phases": phases}}
+    told = warnings(checked(few, "a recipe"))
+    places = [sentence.partition(" ")[0] for sentence in told]
+    assert places == [f"sft.phases.{n}.optimizer.warmup" for n in range(len(phases))]
+
+
 def test_every_rule_has_a_case_that_it_tells():
     telling = {
         rule
@@ -285,6 +309,7 @@ def test_every_rule_has_a_case_that_it_tells():
     assert {rule.__name__ for rule in RULES} - {rule.__name__ for rule in telling} == {
         "_no_call_runs",
         "_credit_passes_over",
+        "_steps_never_taken",
     }
 
 

@@ -129,6 +129,10 @@ ROWS = {
     "rl.checkpoints.keep_last": learning(
         "--rl.checkpoints.keep_last=1", given=("--rl.checkpoints.save_every=1",)
     ),
+    "rl.checkpoints.keep_best": learning(
+        "--rl.checkpoints.keep_best=3",
+        given=("--rl.checkpoints.save_every=1", "--rl.checkpoints.keep_last=1", "--rl.steps=3"),
+    ),
     "rl.optimizer.updates": learning("--rl.optimizer.updates=1"),
     "rl.optimizer.type": learning(*MUON),
     "rl.optimizer.rate": learning("--rl.optimizer.rate=1e-4"),

@@ -1,13 +1,20 @@
 import json
 import math
 from pathlib import Path
+from typing import get_args
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from pytest import approx, mark, raises
 
 from forethought.core.errors import RecipeError
-from forethought.learning.advantage import AdvantageSettings, gdpo, group_advantages, varies
+from forethought.learning.advantage import (
+    AdvantageName,
+    AdvantageSettings,
+    gdpo,
+    group_advantages,
+    varies,
+)
 from forethought.learning.maxrl import maxrl_advantages
 from forethought.learning.passk import lead, passk_advantages
 from forethought.learning.whitening import whitened
@@ -297,23 +304,25 @@ def test_length_weighted_advantages_cancel_over_tokens(rewards, data):
     assert sum(a * n for a, n in zip(found, lengths, strict=True)) == approx(0.0, abs=1e-9)
 
 
-@given(st.sampled_from(KINDS), REWARDS, st.data())
+@given(st.sampled_from(get_args(AdvantageName)), REWARDS, st.data())
 def test_permuting_attempts_permutes_their_advantages(kind, rewards, data):
     places = range(len(rewards))
     order = data.draw(st.permutations(places))
     groups = ["a" if place % 3 else "b" for place in places]
     lengths = [place + 1 for place in places]
+    right = [place % 2 == 0 for place in places]
     found = compare(
         [rewards[place] for place in order],
         kind,
         groups=[groups[place] for place in order],
         lengths=[lengths[place] for place in order],
+        right=[right[place] for place in order],
     )
-    straight = compare(rewards, kind, groups=groups, lengths=lengths)
+    straight = compare(rewards, kind, groups=groups, lengths=lengths, right=right)
     assert found == approx([straight[place] for place in order], abs=1e-12)
 
 
-@given(st.sampled_from(KINDS), REWARDS, st.floats(-5, 5))
+@given(st.sampled_from((*KINDS, *BATCHED, "passk_lead")), REWARDS, st.floats(-5, 5))
 def test_adding_a_constant_to_a_group_changes_nothing(kind, rewards, shift):
     moved = compare([reward + shift for reward in rewards], kind)
     assert moved == approx(compare(rewards, kind), abs=1e-9)

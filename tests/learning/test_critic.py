@@ -1,7 +1,9 @@
 """A critic's values and turns' rewards become advantages of tokens, and its loss is exact."""
 
 import asyncio
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +15,8 @@ from forethought.learning.credit.settings import CriticSettings
 from forethought.learning.critic import criticise
 from forethought.learning.gradient import CriticTerm, GradientWork, accumulate
 from forethought.learning.losses.catalogue import objective
+from forethought.learning.losses.kl import reward_penalty
+from forethought.learning.losses.ratios import stretches
 from forethought.learning.losses.settings import LossSettings
 from forethought.policy.local.crew import ForkedCrew, LocalCrew
 from forethought.policy.local.replica import trained_parameters
@@ -60,6 +64,30 @@ def test_without_values_advantages_are_whitened_returns_to_go_over_the_round():
     joined = torch.cat([part.advantages_BT[part.mask_BT] for part in apart.batches])
     torch.testing.assert_close(joined, expected)
     assert whole.explained == apart.explained == 0.0
+
+
+def test_what_tokens_pay_one_by_one_makes_the_worked_advantages_of_reinforce_plus_plus():
+    case = json.loads((Path(__file__).parents[1] / "golden/08_reinforcepp_rloo.json").read_text())
+    inputs, expected = case["inputs"], case["expected"]
+    mask_BT = torch.tensor(inputs["response_mask"]).bool()
+    old_BT, ref_BT = (torch.tensor(inputs[name]) for name in ("old_logp", "ref_logp"))
+    rows = [
+        Tokens.join((Tokens.given((1,)), Tokens(ids=(2,) * 6, sampled=row, logprobs=(-0.5,) * 6)))
+        for row in map(tuple, mask_BT.tolist())
+    ]
+    # The reward comes with an attempt's last turn, as its others earn nothing.
+    ends_BT = stretches(mask_BT) == stretches(mask_BT).amax(1, keepdim=True)
+    earned_BT = torch.tensor(inputs["reward"])[:, None] * (ends_BT & mask_BT)
+    batch = pad(rows, [[0.0, *row] for row in earned_BT.tolist()])
+    lost_BT = reward_penalty(old_BT, ref_BT, mask_BT, case["config"]["kl_beta"])
+    lost_BT = torch.nn.functional.pad(lost_BT, (1, 0))
+    zeros_BT = torch.zeros(batch.ids_BT.shape)
+    (found,) = criticise([batch], [zeros_BT], 1.0, 1.0, [lost_BT]).batches
+    for stream_BT, key in (
+        (found.returns_BT, "returns"),
+        (found.advantages_BT, "adv_whiten_ddof1_eps1e8"),
+    ):
+        torch.testing.assert_close(stream_BT[:, 1:], torch.tensor(expected[key]), rtol=0, atol=1e-6)
 
 
 def test_values_that_foresee_returns_explain_them_and_leave_no_advantage():

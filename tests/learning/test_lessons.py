@@ -243,6 +243,50 @@ def test_by_default_other_attempts_are_credited_as_a_whole(reward):
     assert found == score([two_of_different_length()], reward, whole, judged=SCORES)[0]
 
 
+NATS = {"+": (1.0, -2.0, 4.0), "-": (0.5,)}
+DRIFT = RewardSettings(variant="outcome", penalties={"divergence": 0.1})
+
+
+def drifted(credit):
+    """The long attempt of two, right, of which each turn went so many nats from a reference."""
+    (lesson,) = score([two_of_different_length()], DRIFT, credit, divergences=NATS)
+    for each, nats in zip(lesson.graded, NATS.values(), strict=True):
+        assert each.reward.components["divergence"] == approx(-0.1 * sum(nats))
+    assert earned(lesson) == approx([1.0 - 0.3, -1.0 - 0.05])
+    return lesson
+
+
+def test_what_went_from_a_reference_is_paid_by_the_turn_that_did():
+    (long, short) = drifted(BY_TURN).graded
+    assert long.reward.per_turn == approx((-0.1, 0.2, -0.4))
+    assert long.reward.turn_parts["divergence"] == approx((-0.1, 0.2, -0.4))
+    # Of the second turn on, what is left of -1.05 is that less the -0.1 lost before it.
+    assert long.credit.turns == approx((0.7 + 1.05, 0.8 + 0.95, 0.6 + 1.15))
+    assert short.credit.turns == approx((-1.75,))
+
+
+def test_a_turn_does_not_pay_for_how_far_others_went_before_it():
+    pair = group(*(spoken_episode(mark, converse("keep", PLAIN, ANSWER)) for mark in ("+", "~")))
+    nats = {"+": (9.0, 0.5), "~": (0.0, 0.5)}
+    for credit in (BY_TURN, CreditSettings(type="turn_rtg", advantage=CENTRED.advantage)):
+        (lesson,) = score([pair], DRIFT, credit, divergences=nats)
+        first, second = credited(lesson)[0].turns
+        assert second > 0 > first - second
+
+
+def test_an_attempt_that_is_credited_as_a_whole_pays_as_a_whole():
+    for credit in (CENTRED, CreditSettings()):
+        lesson = drifted(credit)
+        assert [each.turns for each in credited(lesson)] == [(), ()]
+        assert lesson.graded[0].reward.per_turn == (0.0, 0.0, 0.0)
+    assert drifted(CENTRED).advantages == approx((0.875, -0.875))
+
+
+def test_a_critic_is_told_of_what_turns_earned_without_what_tokens_pay():
+    lesson = drifted(CreditSettings(type="gae"))
+    assert [each.turns for each in credited(lesson)] == [(0.0, 0.0, approx(1.0)), (approx(-1.0),)]
+
+
 def test_a_way_of_comparing_attempts_credits_attempts():
     paid = RewardSettings(process={"retrieval": 0.1})
     (found,) = score([two_of_different_length()], paid, CENTRED)

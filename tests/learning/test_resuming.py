@@ -120,7 +120,9 @@ def whole(tmp_path_factory):
     """A run that nothing disturbed: its folder, its learner, and who was heard."""
     folder, learner = tmp_path_factory.mktemp("whole") / "run", OneWeight()
     heard = trained(folder, learner)
-    assert learner.updates == SETTINGS.optimizer_steps  # no round without an update
+    assert learner.updates == SETTINGS.optimizer_steps(
+        SETTINGS.problems
+    )  # no round without an update
     return folder, learner, heard
 
 

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import shutil
 from dataclasses import dataclass, field
+from math import isnan
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from forethought.journal.run import Run
 from forethought.learning.checkpoint import Checkpoints, read_state
 from forethought.learning.control.kl import adapted
 from forethought.learning.keeping import Keeping
-from forethought.learning.practice import RLPlan
+from forethought.learning.practice import RLPlan, best_rounds_first
 from forethought.learning.rl import train_rl
 from forethought.learning.rl_settings import RLSettings
 from forethought.policy.local.crew import LocalCrew
@@ -97,6 +98,7 @@ class Training:
     prefix_breaks: float = 1.0
     spoil: object = as_it_is
     through: object = as_it_is  # what stands between the loop and the learner
+    keep_best: int = 0
     more: dict = field(default_factory=dict)
 
     def __post_init__(self):
@@ -129,7 +131,7 @@ class Training:
         learner = learner_of(
             self.model,
             crew,
-            steps=settings.optimizer_steps,
+            steps=settings.optimizer_steps(groups=4),
             temperature=self.temperature,
             critic=settings.credit.critic if settings.needs_critic else None,
             **optimizer,
@@ -142,7 +144,12 @@ class Training:
         )
         with Run.create_or_open(self.folder / "run", {}) as run:
             stage = run.stage("rl")
-            keeping = Keeping(journal=stage, checkpoints=Checkpoints(folder=run.checkpoints / "rl"))
+            checkpoints = Checkpoints(
+                folder=run.checkpoints / "rl",
+                keep_best=self.keep_best,
+                ranking=lambda: best_rounds_first(stage.series("accuracy"), self.save_every),
+            )
+            keeping = Keeping(journal=stage, checkpoints=checkpoints)
             solver = SaysOneToken(learner.sampler, self.judge, self.spoil)
             pool = Pool(problems=tuple(problems), batch=4, seed=0)
             asyncio.run(train_rl(plan, solver, pool, self.through(learner), keeping, self.watch))
@@ -230,6 +237,28 @@ def test_what_a_kill_left_beyond_what_is_kept_goes_on_resuming(tmp_path):
     assert list(Checkpoints(folder=folder).numbered()) == [1, 2]
 
 
+RISE_AND_FALL = (2, 4, 15, 7, 12, 9, 2, 0, 2, 2)
+"""Of 16 attempts, those that are right in each round."""
+
+
+def rises_and_falls(token, key):
+    step = int(key.group.split("/")[1])
+    return Verdict.right() if key.rollout < RISE_AND_FALL[step] else Verdict.wrong()
+
+
+def test_the_rounds_with_the_highest_accuracy_keep_their_checkpoints(tmp_path):
+    how = {"judge": rises_and_falls, "steps": 10, "save_every": 2}
+    for count, stay in ((0, [7, 9]), (1, [3, 7, 9]), (2, [3, 5, 7, 9])):
+        Training(tmp_path / str(count), keep_best=count, **how).run()
+        folder = tmp_path / str(count) / "run" / "checkpoints" / "rl"
+        assert list(Checkpoints(folder=folder).numbered()) == stay
+    with pytest.raises(KeyboardInterrupt):
+        Training(tmp_path / "killed", keep_best=1, stop_after=6, **how).run()
+    Training(tmp_path / "killed", keep_best=1, **how).run()
+    folder = tmp_path / "killed" / "run" / "checkpoints" / "rl"
+    assert list(Checkpoints(folder=folder).numbered()) == [3, 7, 9]
+
+
 def test_too_many_attempts_that_were_not_measured_stop_the_run_with_the_commonest_reason(tmp_path):
     def judge(token, key):
         why = "no memory" if key.rollout % 4 == 0 else "no sandbox"
@@ -263,15 +292,25 @@ def test_every_measured_attempt_is_kept_with_what_it_earned_by_component(tmp_pat
         assert sum(totals) / len(totals) == pytest.approx(mean)
 
 
-def test_groups_that_do_not_teach_are_kept_without_a_reward(tmp_path):
+def test_groups_that_do_not_teach_are_kept_with_what_they_earned_as_far_as_it_is_known(tmp_path):
     def judge(token, key):
+        if key.rollout == 0:
+            return Verdict.not_measured("lost")
         return Verdict.right() if key.group[-1] in "012" else hits(token, key)
 
-    training = Training(tmp_path, judge, steps=1, draws=5).run()
-    _, groups, (earned,) = training.journal()
-    scored = [group for group in groups if group.episodes[0].id in earned]
-    assert len(scored) == 4 < len(groups)
-    assert len(earned) == 4 * 16
+    costly = {"reward": {"penalties": {"divergence": 0.1, "format": 0.1}}}
+    training = Training(tmp_path, judge, steps=1, draws=5, more=costly).run()
+    numbers, groups, (earned,) = training.journal()
+    measured = [episode for group in groups for episode in group.measured]
+    assert [*earned] == [episode.id for episode in measured]
+    unasked = {name for name, parts in earned.items() if isnan(parts["divergence"])}
+    assert len(measured) - len(unasked) == 4 * 15  # of the groups that teach
+    assert unasked
+    for episode in measured:
+        assert earned[episode.id]["outcome"] == (1.0 if episode.right else -1.0)
+        assert earned[episode.id]["format"] == (0.0 if episode.right else -0.1)
+    taught = [sum(parts.values()) for name, parts in earned.items() if name not in unasked]
+    assert numbers["reward/mean"] == [(0, pytest.approx(sum(taught) / len(taught)))]
 
 
 def test_a_few_attempts_that_were_not_measured_are_borne_and_counted(tmp_path):
@@ -546,10 +585,11 @@ def training_parameters(training):
     return sum(each.numel() for each in training.model.network.parameters())
 
 
-def test_a_cost_of_divergence_keeps_the_policy_near_where_it_began(tmp_path):
+@pytest.mark.parametrize("credit", [{}, {"credit": {"type": "turn_rloo"}}, GAE], ids=str)
+def test_a_cost_of_divergence_keeps_the_policy_near_where_it_began(credit, tmp_path):
     costly = {"reward": {"penalties": {"divergence": 5.0}}}
-    free = Training(tmp_path / "free", steps=8).run()
-    held = Training(tmp_path / "held", steps=8, more=costly).run()
+    free = Training(tmp_path / "free", steps=8, more=credit).run()
+    held = Training(tmp_path / "held", steps=8, more=costly | credit).run()
     assert held.reports[0]["reward/divergence"] == pytest.approx(0.0, abs=1e-5)
     assert held.reports[-1]["reward/divergence"] != 0.0
     began = local_model(vocab_size=8, spread=0.15)

@@ -21,6 +21,7 @@ from forethought.journal.stage import Stage
 from forethought.learning.checkpoint import Checkpoints, refuse_damaged
 from forethought.learning.held_out import HELD_OUT_LOSS, best_first
 from forethought.learning.keeping import Keeping, Watcher
+from forethought.learning.practice import best_rounds_first
 from forethought.learning.settings import PhaseSettings
 from forethought.policy.local.models import LocalModel, load_local
 
@@ -132,8 +133,13 @@ class Context:
     def _checkpoints(self, stage: Stage) -> Checkpoints:
         folder, say = self.run.checkpoints / stage.name, self.show.say
         if stage.name == "rl":
+            kept = self.recipe.rl.checkpoints
             return Checkpoints(
-                folder=folder, keep_last=self.recipe.rl.checkpoints.keep_last, say=say
+                folder=folder,
+                keep_last=kept.keep_last,
+                keep_best=kept.keep_best,
+                ranking=lambda: best_rounds_first(stage.series("accuracy"), kept.save_every),
+                say=say,
             )
         sft = self.recipe.sft
         return Checkpoints(

@@ -1,8 +1,9 @@
 """What a recipe says that will hardly be meant: allowed, but it pays for the wrong thing or for
 nothing.
 
-Covers rewards, and what keeps them from being paid or credited; settings that nothing reads are in
-`unread`. A recipe that cannot be followed is refused elsewhere.
+Covers rewards, what keeps them from being paid or credited, and optimiser steps that are never
+taken; settings that nothing reads are in `unread`. A recipe that cannot be followed is refused
+elsewhere.
 """
 
 from collections.abc import Callable, Iterator
@@ -221,6 +222,26 @@ def _credit_passes_over(recipe: Recipe) -> Iterator[str]:
         )
 
 
+def _steps_never_taken(recipe: Recipe) -> Iterator[str]:
+    rl, phases = recipe.rl, recipe.sft.phases
+    if rl.optimizer.updates > rl.problems:
+        yield (
+            f"rl.optimizer.updates = {rl.optimizer.updates}: a round of rl.problems = "
+            f"{rl.problems} has that many groups and each is used once, so that it has no more "
+            "updates than groups; lower it"
+        )
+    stages = [(f"sft.phases.{n}", each.optimizer, each.steps) for n, each in enumerate(phases)]
+    for place, optimizer, steps in (
+        *stages,
+        ("rl", rl.optimizer, rl.optimizer_steps(rl.problems)),
+    ):
+        if optimizer.warmup > steps:
+            yield (
+                f"{place}.optimizer.warmup = {optimizer.warmup}: there are {steps} optimiser "
+                "steps, so that the rate ends before it gets to the one that is set; lower it"
+            )
+
+
 def _earned_beside(reward: RewardSettings) -> list[str]:
     """What moves a reward beside the answer's being right."""
     pays = any(bonus_room(reward, right=right) > 0 for right in (True, False))
@@ -262,6 +283,7 @@ RULES: tuple[Callable[[Recipe], Iterator[str]], ...] = (
     _no_call_runs,
     _problems_cannot_show,
     _credit_passes_over,
+    _steps_never_taken,
     unread,
 )
 """What is looked for, in the order in which it is told."""

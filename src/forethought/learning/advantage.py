@@ -132,7 +132,7 @@ def dr_grpo(company: Company) -> list[float]:
 
 
 def batch_scaled(company: Company) -> list[float]:
-    """R - mean of the group, over the deviation of the whole batch."""
+    """R - mean of the group, over the deviation of the whole batch (Lite PPO, 2508.08221)."""
     scale = company.batch_spread + company.epsilon
     return [centred / scale for centred in dr_grpo(company)]
 

@@ -40,7 +40,7 @@ def sequence_mean_token_mean(
 def sequence_mean_token_sum(
     per_token_BT: Tensor, mask_BT: Tensor, denominators: Denominators
 ) -> Tensor:
-    """The mean over sequences of their sums (REINFORCE, RLOO)."""
+    """The mean over sequences of their sums: the score of whole attempts (RLOO, 2402.14740)."""
     return token_sum(per_token_BT, mask_BT, denominators) / (denominators.sequences or 1.0)
 
 

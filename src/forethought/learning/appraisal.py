@@ -1,5 +1,6 @@
 """What a round's attempts are worth: rewards, judgements, and credit within each group."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from forethought.core.trajectory import Group
@@ -8,6 +9,7 @@ from forethought.learning.learner import ComparingLearner
 from forethought.learning.lessons import Lesson, score, summarise_comparison
 from forethought.learning.metrics import summarise, summarise_lessons
 from forethought.learning.practice import RLPlan, Round
+from forethought.learning.rewards import RewardSettings, score_group
 from forethought.learning.rewards.judge import (
     Judgement,
     judge_figures,
@@ -43,9 +45,25 @@ async def appraise(
     return lessons, report
 
 
-def components_by_attempt(lessons: Sequence[Lesson]) -> dict[str, Mapping[str, float]]:
-    """What each scored attempt earned, by the episode's id: its components by name."""
-    return {each.episode.id: each.reward.components for lesson in lessons for each in lesson.graded}
+def components_by_attempt(
+    lessons: Sequence[Lesson], attempted: Round, reward: RewardSettings
+) -> dict[str, Mapping[str, float]]:
+    """What each measured attempt of a round earned, by the episode's id: its components by name.
+
+    Groups that were not chosen to teach are neither judged nor compared with the reference: what
+    that would have come to is NaN.
+    """
+    chosen = {group.id for group in attempted.chosen}
+    unasked = {"divergence": math.nan} if reward.penalties.divergence else {}
+    others = {
+        episode.id: {**earned.components, **unasked}
+        for group in attempted.groups
+        if group.id not in chosen
+        for episode, earned in zip(group.measured, score_group(group, reward, {}), strict=True)
+    }
+    return others | {
+        each.episode.id: each.reward.components for lesson in lessons for each in lesson.graded
+    }
 
 
 async def _judged(plan: RLPlan, groups: Sequence[Group]) -> dict[str, Judgement] | None:

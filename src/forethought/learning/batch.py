@@ -6,6 +6,7 @@ Shapes: B rows, T positions.
 # The library underneath is typed in part.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby, pairwise
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from forethought.core.errors import RecipeError
-from forethought.core.trajectory import Tokens
+from forethought.core.trajectory import Episode, Tokens, Trajectory
 from forethought.learning.streams import Denominators
 from forethought.policy.local.packing import Alike
 
@@ -125,6 +126,23 @@ def turn_numbers(segments: Sequence[Tokens]) -> list[list[int]]:
             row += [turn if sampled else -1] * len(list(run))
         found.append(row)
     return found
+
+
+def numbered_turns(episode: Episode, trajectory: Trajectory) -> list[list[int]]:
+    """`turn_numbers` of a trajectory of `episode`, by which its turns are told apart.
+
+    Raises ValueError unless each turn has as many tokens in the segments as it says.
+    """
+    numbers = turn_numbers(trajectory.segments)
+    counts = Counter(number for row in numbers for number in row if number >= 0)
+    found = [counts[number] for number in sorted(counts)]
+    said = [turn.tokens for turn in trajectory.turns if turn.tokens]
+    if found != said:
+        raise ValueError(
+            f"episode {episode.id}: its turns sampled {said} tokens and its segments hold runs of "
+            f"{found}: each turn is one run of sampled tokens, with others between them"
+        )
+    return numbers
 
 
 def pad(

@@ -99,7 +99,8 @@ class Checkpoints:
     def forget_old(self) -> None:
         """Remove all but the newest and the best numbered checkpoints."""
         there = self.numbered()
-        best = [step for step in self.ranking() if step in there][: self.keep_best]
+        ranked = self.ranking() if self.keep_best else ()
+        best = [step for step in ranked if step in there][: self.keep_best]
         kept = {*list(there)[-self.keep_last :], *best}
         self._remove(path for step, path in there.items() if step not in kept)
 

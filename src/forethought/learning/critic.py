@@ -1,7 +1,7 @@
 """Credit by a critic: values before the updates, then generalised advantages of every token.
 
 Rewards come as a batch's advantages, one a turn, and stand at each turn's last policy token
-(MT-PPO, 2505.11821, eq. 8-9).
+(MT-PPO, 2505.11821, eq. 8-9); what each token loses by itself is beside them.
 
 Shapes: B rows, T positions, N policy tokens of a whole round.
 """
@@ -31,21 +31,23 @@ class Criticised:
 
 
 def criticise(
-    batches: Sequence[Batch], values_BT: Sequence[Tensor], discount: float, trace: float
+    batches: Sequence[Batch],
+    values_BT: Sequence[Tensor],
+    discount: float,
+    trace: float,
+    penalties_BT: Sequence[Tensor] = (),
 ) -> Criticised:
     """Advantages whitened over the round, from turns' rewards and a critic's values.
 
-    What is not finite stays so, and moves nobody else's advantage.
+    `penalties_BT` are rewards that tokens have one by one, where they do. What is not finite stays
+    so, and moves nobody else's advantage.
     """
+    rewards = [at_turn_ends(batch.advantages_BT, batch.turns_BT) for batch in batches]
+    if penalties_BT:
+        rewards = [ends + lost for ends, lost in zip(rewards, penalties_BT, strict=True)]
     raw = [
-        gae(
-            at_turn_ends(batch.advantages_BT, batch.turns_BT),
-            values,
-            batch.mask_BT,
-            discount,
-            trace,
-        )
-        for batch, values in zip(batches, values_BT, strict=True)
+        gae(rewards_BT, values, batch.mask_BT, discount, trace)
+        for rewards_BT, batch, values in zip(rewards, batches, values_BT, strict=True)
     ]
     masks = [batch.mask_BT for batch in batches]
     advantages_N = _joined([advantages for advantages, _ in raw], masks)

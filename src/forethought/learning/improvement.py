@@ -10,6 +10,7 @@ from forethought.core.randomness import derive_seed
 from forethought.learning.batch import Batch
 from forethought.learning.correction.correct import correct
 from forethought.learning.critic import criticise
+from forethought.learning.divergence import token_penalties
 from forethought.learning.gradient import EntropyTerm
 from forethought.learning.learner import ComparingLearner
 from forethought.learning.lessons import Lesson, assemble
@@ -80,13 +81,14 @@ async def _criticised(
     plan: RLPlan, batches: list[Batch], learner: ComparingLearner
 ) -> tuple[list[Batch], dict[str, float]]:
     """A round's batches with a critic's advantages, where the recipe has one."""
-    credit = plan.settings.credit
+    credit, costs = plan.settings.credit, plan.settings.reward.penalties.divergence
     if not plan.settings.needs_critic or not batches:
         return batches, _NO_FIGURES
     values = [
         await learner.forecast(batch, range(len(batch.ids_BT)), "critic") for batch in batches
     ]
-    found = criticise(batches, values, credit.decay, credit.critic.trace)
+    penalties = [await token_penalties(batch, learner, costs) for batch in batches if costs]
+    found = criticise(batches, values, credit.decay, credit.critic.trace, penalties)
     return list(found.batches), {"critic/explained": found.explained}
 
 

@@ -1,18 +1,18 @@
 """What episodes teach: rewards within a group, made into advantages and then into a batch."""
 
-from collections import Counter
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import fmean
 
-from forethought.core.trajectory import Episode, Group, Tokens, Trajectory
+from forethought.core.trajectory import Episode, Group, Tokens
 from forethought.learning.advantage import varies
-from forethought.learning.batch import Batch, pad, turn_numbers
+from forethought.learning.batch import Batch, numbered_turns, pad, turn_numbers
 from forethought.learning.credit.attempts import UNCREDITED, Attempt, Credit
 from forethought.learning.credit.catalogue import assign
 from forethought.learning.credit.selection import SelectionSettings, is_void, select
-from forethought.learning.credit.settings import CreditSettings
+from forethought.learning.credit.settings import OF_RETURNS, CreditName, CreditSettings
 from forethought.learning.rewards import Reward, RewardSettings, score_group
 
 WHOLE, EVERYONE = CreditSettings(), SelectionSettings()
@@ -79,17 +79,19 @@ def score(
     credit: CreditSettings = WHOLE,
     selection: SelectionSettings = EVERYONE,
     judged: Mapping[str, Sequence[float]] | None = None,
-    divergences: Mapping[str, float] | None = None,
+    divergences: Mapping[str, Sequence[float]] | None = None,
 ) -> list[Lesson]:
     """Reward every measured episode and compare it with its group.
 
     `judged` holds a judge's scores by episode, where `reward` names a judge; `divergences` how many
-    nats each went from the reference, where `reward` has that cost something. An attempt whose
-    reward is not known is left out: it would pull at a penalty and stand in a denominator.
+    nats each of an episode's turns went from the reference, where `reward` has that cost something.
+    An attempt whose reward is not known is left out: it would pull at a penalty and stand in a
+    denominator.
     """
+    credited = credit.chosen(turns_earn=reward.turns_earn)
     attempts = [
         [
-            _paying(attempt, reward, divergences)
+            _paying(attempt, reward, divergences, credited)
             for attempt in _attempts(group, reward, judged, selection)
         ]
         for group in groups
@@ -170,15 +172,29 @@ def _attempts(
 
 
 def _paying(
-    attempt: Attempt, reward: RewardSettings, divergences: Mapping[str, float] | None
+    attempt: Attempt,
+    reward: RewardSettings,
+    divergences: Mapping[str, Sequence[float]] | None,
+    credited: CreditName,
 ) -> Attempt:
-    if not reward.penalties.divergence:
+    """What went from the reference costs each turn its part, where turns are told what follows.
+
+    A critic is told by token (`improvement`); otherwise the attempt pays as a whole.
+    """
+    weight = reward.penalties.divergence
+    if not weight:
         return attempt
     if divergences is None:
         raise ValueError("reward.penalties.divergence is set: measure divergences first")
-    lost = reward.penalties.divergence * divergences.get(attempt.episode.id, 0.0)
-    components = {**attempt.reward.components, "divergence": -lost}
-    return replace(attempt, reward=replace(attempt.reward, components=components))
+    lost = tuple(-weight * nats for nats in divergences[attempt.episode.id])
+    earned = attempt.reward
+    paid = replace(earned, components={**earned.components, "divergence": math.fsum(lost)})
+    if credited in OF_RETURNS:
+        by_turn = tuple(map(math.fsum, zip(earned.per_turn, lost, strict=True)))
+        parts = {**earned.turn_parts, "divergence": lost}
+        paid = replace(paid, per_turn=by_turn, turn_parts=parts)
+    by_token = math.fsum(lost) if credited == "gae" else 0.0
+    return replace(attempt, reward=paid, by_token=by_token)
 
 
 def _kept(attempts: Sequence[Attempt], selection: SelectionSettings) -> list[bool]:
@@ -198,24 +214,8 @@ def _rows(
     for trajectory in episode.trajectories:
         mine = credit.turns[first : first + len(trajectory.turns)]
         first += len(trajectory.turns)
-        numbers = turn_numbers(trajectory.segments)
-        if mine:
-            _refuse_other_turns(episode, trajectory, numbers)
+        numbers = numbered_turns(episode, trajectory) if mine else turn_numbers(trajectory.segments)
         for segment, turns in zip(trajectory.segments, numbers, strict=True):
             if any(segment.sampled):
                 by_token = [mine[turn] if turn >= 0 else 0.0 for turn in turns] if mine else None
                 yield segment, by_token or credit.whole, turns
-
-
-def _refuse_other_turns(
-    episode: Episode, trajectory: Trajectory, numbers: Sequence[Sequence[int]]
-) -> None:
-    """Raise ValueError unless each turn has as many tokens in the segments as it says."""
-    counts = Counter(number for row in numbers for number in row if number >= 0)
-    found = [counts[number] for number in sorted(counts)]
-    said = [turn.tokens for turn in trajectory.turns if turn.tokens]
-    if found != said:
-        raise ValueError(
-            f"episode {episode.id}: its turns sampled {said} tokens and its segments hold runs of "
-            f"{found}: each turn is one run of sampled tokens, with others between them"
-        )

@@ -32,6 +32,23 @@ class Idle:
         return bool(self.accuracies) and min(self.accuracies) == 1.0
 
 
+def best_rounds_first(accuracies: Sequence[tuple[int, float]], rounds: int) -> list[int]:
+    """The steps by the mean accuracy of the last `rounds` measured up to each, the highest first.
+
+    Each round tries other problems, and with the weights from before its updates: a single one
+    tells little of the weights that it leaves. Of equals the earliest comes first.
+
+    >>> best_rounds_first([(0, 0.9), (1, 0.1), (2, 0.6), (3, 0.6)], rounds=2)
+    [0, 3, 1, 2]
+    """
+    values = [accuracy for _, accuracy in accuracies]
+    means = {
+        step: fmean(values[max(0, place + 1 - rounds) : place + 1])
+        for place, (step, _) in enumerate(accuracies)
+    }
+    return sorted(means, key=lambda step: -means[step])
+
+
 class Curriculum(Companion, Protocol):
     """What to practise next."""
 

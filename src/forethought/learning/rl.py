@@ -42,7 +42,7 @@ async def train_rl(
         journal.keep(step, attempted.groups)
         refuse_round(attempted.groups, settings, learner.temperature)
         lessons, report = await appraise(plan, attempted, learner)
-        journal.keep_rewards(step, components_by_attempt(lessons))
+        journal.keep_rewards(step, components_by_attempt(lessons, attempted, settings.reward))
         report |= steering.figures
         aim = Aim.of(settings.loss.model_copy(update=steering.settings))
         with journal.timed(step, "learn"):

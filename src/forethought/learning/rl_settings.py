@@ -23,6 +23,9 @@ class RLCheckpointSettings(Settings):
     """Rounds between checkpoints."""
     keep_last: PositiveInt = 2
     """Checkpoints that stay: the newest."""
+    keep_best: NonNegativeInt = 0
+    """Checkpoints that stay beside them, to go back to after a collapse: those with the highest
+    mean accuracy of the `save_every` rounds that led to them. RL ends with its last weights."""
 
 
 class RLLimitSettings(Settings):
@@ -111,10 +114,12 @@ class RLSettings(Settings):
         steered = self.control.kl is not None
         return steered or self.loss.kl_coefficient > 0 or self.reward.penalties.divergence > 0
 
-    @property
-    def optimizer_steps(self) -> int:
-        """Optimiser steps of all rounds, if none of them is left out."""
-        return self.steps * self.optimizer.updates
+    def optimizer_steps(self, groups: int) -> int:
+        """Optimiser steps of all rounds of so many groups, if no group is left out.
+
+        A group is used once, so a round has no more updates than groups.
+        """
+        return self.steps * min(self.optimizer.updates, groups)
 
     @model_validator(mode="after")
     def _refuse_parts_that_do_not_fit(self) -> Self:

@@ -11,7 +11,9 @@ LEAST = 1e-8
 
 
 def whitening_scale(variance: float, ddof: int) -> float:
-    """The divisor of two published implementations: `ddof = 1` adds 1e-8, `ddof = 0` clamps.
+    """The divisor of two published implementations, both of REINFORCE++ (2501.03262).
+
+    With `ddof = 1` 1e-8 is added (verl), with `ddof = 0` the variance is no less (OpenRLHF).
 
     >>> whitening_scale(0.0, 0)
     0.0001

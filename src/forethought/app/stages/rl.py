@@ -9,6 +9,7 @@ from forethought.app.tool import open_tool
 from forethought.core.randomness import derive_seed
 from forethought.curation.difficulty import select
 from forethought.curation.pool import Pool
+from forethought.journal.stage import Stage
 from forethought.learning.practice import RLPlan
 from forethought.learning.rl import train_rl
 from forethought.policy.local.value_head import add_value_head
@@ -46,7 +47,7 @@ async def rl(context: Context) -> None:
             agent = engine.agent(tool, grader_for(recipe, tool), recipe.agent, recipe.sampling)
             learner = engine.learner(
                 settings.optimizer,
-                settings.optimizer_steps,
+                settings.optimizer_steps(pool.batch),
                 recipe.sampling.temperature,
                 recipe.agent.max_tokens,
                 section="rl.optimizer",
@@ -57,12 +58,20 @@ async def rl(context: Context) -> None:
                     plan, agent, pool, learner, context.keeping(stage), context.watcher(bar, SHOWN)
                 )
     stage.finish()
+    _tell_end(context, stage)
+
+
+def _tell_end(context: Context, stage: Stage) -> None:
+    settings, show = context.recipe.rl, context.show
     if stage.next_step < settings.steps:
         show.say(
             f"ended after {stage.next_step} rounds: in the last "
             f"{settings.limits.rounds_without_update} every attempt was right"
         )
     show.say(f"weights are in {context.trained('rl')}")
+    if settings.checkpoints.keep_best:
+        *earlier, _ = context.keeping(stage).checkpoints.numbered()
+        show.say(f"checkpoints of earlier rounds beside them: {', '.join(map(str, earlier))}")
 
 
 def _pool(context: Context) -> Pool:

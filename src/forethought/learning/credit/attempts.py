@@ -45,14 +45,15 @@ UNCREDITED = Credit(whole=0.0)
 class Attempt:
     """A measured episode with its reward, and the id of its group.
 
-    The reward's total holds what turns earned; what is left of it, `last`, came at the end. One
-    that is `void` is compared and not trained.
+    The reward's total holds what turns earned; what is left of it, `last`, came at the end, save
+    for what tokens earned one by one, `by_token`. One that is `void` is compared and not trained.
     """
 
     group: Hashable
     episode: Episode
     reward: Reward
     void: bool = False
+    by_token: float = 0.0
 
     @property
     def total(self) -> float:
@@ -62,7 +63,7 @@ class Attempt:
     @property
     def last(self) -> float:
         """What no turn earned by itself: the outcome, and whatever is judged at the end."""
-        return self.total - math.fsum(self.reward.per_turn)
+        return self.total - math.fsum(self.reward.per_turn) - self.by_token
 
     @property
     def known(self) -> bool:

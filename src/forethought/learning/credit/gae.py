@@ -63,6 +63,8 @@ def value_loss(
 ) -> Tensor:
     """PPO's clipped loss of a critic: half the mean of the larger of two squared errors.
 
+    It is that of PPO's first implementation (OpenAI Baselines); 1707.06347 prints it unclipped.
+
     One is of the value as it is, the other of the value kept within `clip` of the old one. The
     gradient is in `values_BT`; 0 without a policy token.
     """

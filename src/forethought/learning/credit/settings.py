@@ -21,6 +21,9 @@ USES: dict[str, tuple[CreditName, ...]] = {
 }
 """The settings that not every type reads, and the types that do."""
 
+OF_RETURNS: tuple[CreditName, ...] = ("turn_rtg", "turn_rloo", "gigpo")
+"""The types that credit a turn with all that comes from it on, and with nothing from before it."""
+
 COMPARED_BY: dict[CreditChoice, tuple[AdvantageName, ...]] = {
     "merged": (
         "grpo",

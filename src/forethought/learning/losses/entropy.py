@@ -30,5 +30,8 @@ def entropy_bonus(
     aggregation: AggregationName,
     coefficient: float,
 ) -> Tensor:
-    """-c Agg(H) over policy tokens, to be added to a policy loss of the same aggregation."""
+    """-c Agg(H) over policy tokens, to be added to a policy loss of the same aggregation.
+
+    As in A3C, 1602.01783.
+    """
     return -coefficient * AGGREGATIONS[aggregation](entropies_BT, mask_BT, denominators)

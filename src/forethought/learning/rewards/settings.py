@@ -32,7 +32,8 @@ class PenaltySettings(Settings):
 
     divergence: Weight = 0.0
     """Lost for each nat by which an attempt's tokens were likelier to the policy than to the model
-    as it was at first: a KL penalty in the reward. `process.most` does not bound it."""
+    as it was at first: a KL penalty in the reward, paid by each turn or token where credit is by
+    turn or token. `process.most` does not bound it."""
 
     @model_validator(mode="after")
     def _knows_its_limit(self) -> Self:
