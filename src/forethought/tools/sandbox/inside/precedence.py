@@ -41,8 +41,8 @@ def give_way(processes: Collection[int], turn: int, *, held: bool) -> bool:
 def niceness(threads: int, usual: int) -> int:
     """How nice each of so many threads is to be, where others are as nice as `usual`.
 
-    >>> niceness(4, 0), niceness(8, 0), niceness(32, 0)
-    (5, 8, 14)
+    >>> niceness(2, 0), niceness(8, 0), niceness(32, 0)
+    (5, 11, 17)
     """
     crowds = max(1, threads / CROWD)
     return min(_NICEST, usual + _NICER + round(math.log(crowds, _STEP)))
@@ -51,7 +51,7 @@ def niceness(threads: int, usual: int) -> int:
 def is_held(threads: int, turn: int) -> bool:
     """Whether a call of so many threads is held this turn.
 
-    >>> [is_held(12, turn) for turn in range(6)]
+    >>> [is_held(6, turn) for turn in range(6)]
     [False, True, True, False, True, True]
     """
     return turn % max(1, math.ceil(threads / CROWD)) != 0
