@@ -10,7 +10,6 @@ from forethought.policy.openai_form import (
     messages_from_openai,
     messages_to_openai,
     tool_from_openai,
-    tool_to_openai,
 )
 from policy.tokenizers_on_hand import DATA
 
@@ -162,7 +161,7 @@ def test_the_older_form_of_a_single_call_is_read():
 def test_a_tool_survives_the_way_there_and_back():
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     tool = ToolSpec(name="f", description="Count.", parameters=schema)
-    assert tool_from_openai(tool_to_openai(tool), "row 1") == tool
+    assert tool_from_openai(tool.as_function(), "row 1") == tool
     bare = tool_from_openai({"name": "f"}, "row 1")
     assert bare.parameters == {"type": "object", "properties": {}}
 

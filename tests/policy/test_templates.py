@@ -7,7 +7,7 @@ import pytest
 
 from forethought.core.messages import Assistant, Message, System, ToolSpec, User
 from forethought.policy.formats import chat_format
-from forethought.policy.openai_form import messages_to_openai, tool_to_openai
+from forethought.policy.openai_form import messages_to_openai
 from forethought.policy.tokenizing import decode
 from policy.conversations import CONVERSATION, PYTHON, TOOLS, call, reply
 from policy.tokenizers_on_hand import published_template, real_tokenizer
@@ -23,7 +23,7 @@ def published(path: str, messages: Sequence[Message], tools: Sequence[ToolSpec])
             made["function"]["arguments"] = json.loads(made["function"]["arguments"])
     return environment.from_string(published_template(path)).render(
         messages=rows,
-        tools=[tool_to_openai(tool) for tool in tools],
+        tools=[tool.as_function() for tool in tools],
         add_generation_prompt=True,
     )
 

@@ -19,6 +19,15 @@ class ToolSpec:
     description: str
     parameters: Mapping[str, Any]
 
+    def as_function(self) -> dict[str, Any]:
+        """The tool as chat templates and chat-completions endpoints are told of it."""
+        function = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": dict(self.parameters),
+        }
+        return {"type": "function", "function": function}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:

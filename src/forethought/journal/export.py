@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from forethought.core.messages import Assistant, Message, ToolCall, ToolReply, ToolSpec
+from forethought.core.messages import Assistant, Message, ToolCall, ToolReply
 from forethought.core.trajectory import Episode, Group, Trajectory
 from forethought.journal.files import written_beside
 from forethought.journal.run import Run
@@ -63,16 +63,7 @@ def _side(trajectory: Trajectory) -> dict[str, Any]:
     side = {"messages": said, "agent": trajectory.agent, "stop": trajectory.stop}
     if trajectory.tools is None:
         return side
-    return {**side, "tools": [_tool(tool) for tool in trajectory.tools]}
-
-
-def _tool(tool: ToolSpec) -> dict[str, Any]:
-    function = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": dict(tool.parameters),
-    }
-    return {"type": "function", "function": function}
+    return {**side, "tools": [tool.as_function() for tool in trajectory.tools]}
 
 
 def openai_message(message: Message) -> dict[str, Any]:

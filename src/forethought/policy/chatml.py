@@ -16,7 +16,6 @@ from tokenizers import Tokenizer
 from forethought.core.errors import RecipeError
 from forethought.core.messages import Assistant, Message, System, ToolCall, ToolReply, ToolSpec
 from forethought.policy.calls import CALL, CALL_END
-from forethought.policy.openai_form import tool_to_openai
 from forethought.policy.parsing import THINK, THINK_END, Parsed, parse_assistant
 from forethought.policy.tokenizing import Mark, Piece, added_tokens, decode, marked_ids
 
@@ -147,7 +146,7 @@ def _written(call: ToolCall) -> list[Piece]:
 
 
 def _announce_in_prose(tools: Sequence[ToolSpec]) -> list[Piece]:
-    signatures = [json.dumps(tool_to_openai(tool), ensure_ascii=False) for tool in tools]
+    signatures = [json.dumps(tool.as_function(), ensure_ascii=False) for tool in tools]
     return [
         "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
         "You are provided with function signatures within ",

@@ -28,16 +28,6 @@ Row = Mapping[str, Any]
 _NO_PARAMETERS: Row = {"type": "object", "properties": {}}
 
 
-def tool_to_openai(tool: ToolSpec) -> dict[str, Any]:
-    """A tool as a function that may be called."""
-    function = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": dict(tool.parameters),
-    }
-    return {"type": "function", "function": function}
-
-
 def messages_to_openai(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """A conversation, one row a message.
 

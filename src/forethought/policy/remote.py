@@ -20,7 +20,7 @@ from forethought.core.randomness import RolloutKey
 from forethought.core.settings import Settings
 from forethought.core.trajectory import Finish, Tokens
 from forethought.policy.formats import stripped_history
-from forethought.policy.openai_form import answer_from_openai, messages_to_openai, tool_to_openai
+from forethought.policy.openai_form import answer_from_openai, messages_to_openai
 from forethought.policy.protocol import SamplingSettings, Spoken, ThinkingHistory
 
 # `openai` takes a second to import: only those wait for it who have an endpoint.
@@ -110,7 +110,7 @@ class RemotePolicy:
             "seed": seed % 2**31,
             settings.limit_field: min(max_tokens, sampling.max_tokens),
         }
-        return request | ({"tools": [tool_to_openai(tool) for tool in tools]} if tools else {})
+        return request | ({"tools": [tool.as_function() for tool in tools]} if tools else {})
 
     async def _body(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         from openai import BadRequestError  # noqa: PLC0415
