@@ -1,14 +1,42 @@
-"""Disks that fill up: a small one in memory that only one command sees."""
+"""Disks that fill up or may not be read: a small one in memory, a limit, another user."""
 
 import os
+import resource
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 ALONE = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
 MOUNTED = 'mount -t tmpfs -o size=$1k tmpfs "$2" && shift 2 && exec "$@"'
+
+
+NOBODY = 65534
+
+
+@contextmanager
+def largest_file(size):
+    """The kernel refuses to let any file of this process grow beyond `size` bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def as_nobody():
+    """This process has the rights of nobody. Skips the test where it may not change its own."""
+    if os.geteuid() != 0:
+        pytest.skip("giving up and regaining rights takes root")
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 def on_small_disk(place, kilobytes, *words):

@@ -1,6 +1,7 @@
 """Whatever is asked wrongly is answered once: the thing, its value, what to do; exit code 2."""
 
 import re
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -12,6 +13,7 @@ from tokenizers import Tokenizer, models
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from app.small import copied, forethought, refused
+from disks import as_nobody
 from forethought.app.context import Context
 from forethought.app.engine import (
     available_memory,
@@ -293,6 +295,20 @@ def test_a_command_that_there_is_not_is_a_usage_error(words, capsys):
         forethought(*words)
     assert ended.value.code == 2
     assert "usage: forethought" in capsys.readouterr().err
+
+
+def test_checkpoints_that_may_not_be_read_are_not_called_gone():
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        with Run.create_or_open(Path(name) / "run", {}) as run:
+            stage = run.stage("sft_one")
+            stage.commit(0)
+            stage.finish()
+            run.checkpoints.chmod(0o700)
+            context = Context(Recipe.model_construct(), run, Show(Console()))
+            told = r"sft_one/0 cannot be read \(Permission denied\): allow this user to read it"
+            with as_nobody(), pytest.raises(RecipeError, match=told):
+                context.trained("sft_one")
 
 
 def test_a_finished_stage_whose_checkpoints_are_gone_is_named(tmp_path):

@@ -68,9 +68,16 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path, capsys):
     assert file.read_text() == "mine"
 
 
+def test_a_file_may_be_called_by_its_ending_alone(tmp_path):
+    file = tmp_path / ".jsonl"
+    assert forethought("export", made(tmp_path / "run", rl=1), file) == 0
+    assert len(lines(file)) == 2
+
+
 @pytest.mark.parametrize(
     ("place", "message"),
     [
+        (f"{'n' * 300}.jsonl", "File name too long): name another path"),
         ("run/attempts.jsonl", "name a file outside of it"),
         ("mine/attempts.jsonl", "is no folder: name another place"),
     ],

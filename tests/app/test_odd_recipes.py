@@ -1,5 +1,7 @@
 """A recipe that nobody would write by hand is refused in one short message all the same."""
 
+from pathlib import Path
+
 import pytest
 
 from app.small import refused
@@ -8,6 +10,8 @@ from forethought.core.errors import RecipeError
 
 ODD_WORDS = {
     "a place of five thousand digits": (f"--sft.phases.{'1' * 5000}.steps=1", "no key as long"),
+    "a key with a part that is empty": ("--rl..steps=3", r"--rl\.\.steps: a part of this key is"),
+    "no key at all": ("--=3", "--: a part of this key is empty; give a key and a value"),
     "a place of a hundred digits": (f"--sft.phases.{'1' * 100}.steps=1", "no place 1111"),
     "a negative place": ("--sft.phases.-1.steps=1", "there is no place -1; the list has 2"),
     "a key of many parts": (f"--{'a.' * 5000}b=1", "there is no key as long"),
@@ -33,6 +37,20 @@ def test_a_file_that_its_reader_cannot_hold_is_no_toml(tmp_path, value):
     path.write_text(f"seed = {value}")
     with pytest.raises(RecipeError, match=r"odd\.toml is not TOML.*mend that place"):
         read_recipe(path)
+
+
+@pytest.mark.skipif(not Path("/dev/zero").is_char_device(), reason="this system has no /dev/zero")
+def test_a_file_without_end_is_not_read_to_its_end():
+    with pytest.raises(RecipeError, match="longer than 1,000,000 characters; give the path"):
+        read_recipe(Path("/dev/zero"))
+
+
+def test_tables_in_tables_without_end_are_refused_in_one_short_message(recipe, tmp_path):
+    path = tmp_path / "odd.toml"
+    path.write_text(recipe.read_text().replace("seed = 3", f"seed{'.a' * 2000} = 3"))
+    with pytest.raises(RecipeError, match="seed = a table in tables without end") as refusal:
+        read_recipe(path)
+    assert len(str(refusal.value)) < 1000
 
 
 def test_a_byte_order_mark_does_not_spoil_a_recipe(recipe):

@@ -5,6 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from disks import largest_file
+from forethought.core.errors import RecipeError
+from forethought.journal.files import explained
+
 STUDY = Path(__file__).parents[2] / "benchmarks" / "study.py"
 
 
@@ -34,4 +38,14 @@ def test_a_copy_that_fails_leaves_no_folder_of_its_name(study, tmp_path):
     (tmp_path / "run" / "dangling").symlink_to(tmp_path / "nothing")
     with pytest.raises(OSError, match="dangling"):
         study.copy_whole(tmp_path / "run", tmp_path / "copy")
-    assert not (tmp_path / "copy").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_disk_that_is_too_full_for_a_copy_is_explained(study, tmp_path):
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "checkpoints" / "weights").write_bytes(bytes(20_000))
+    copy, told = tmp_path / "copy", pytest.raises(RecipeError, match="MB are free")
+    with largest_file(10_000), told, explained(copy):
+        study.copy_whole(run, copy)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]

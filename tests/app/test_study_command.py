@@ -21,6 +21,7 @@ from app.small import forethought, outcome, refused, start
 from forethought.app.linter import warnings
 from forethought.app.study.settings import read_study
 from forethought.evaluation.results import ExamResult
+from forethought.journal.lock import writer_lock
 from forethought.journal.run import Run
 
 KEPT = Path(__file__).parents[2] / "recipes" / "study"
@@ -268,6 +269,10 @@ WRONG = {
     "an unknown key": ("[setings]", ["setings", "Known keys: title, base"]),
     "a name that is no folder's": ('[variants."a/b"]', ["variants.a/b", "pattern"]),
     "two of one name": ("[variants.good]", ["not TOML", "study.toml"]),
+    "tables without end": (
+        f"rl.steps{'.a' * 2000} = 1",
+        ["study.toml: tables in tables", "flatten"],
+    ),
     "a shared seed": ("[shared]\nseed = 1", ["shared.seed", "remove it"]),
 }
 
@@ -327,6 +332,29 @@ def test_a_folder_that_holds_something_else_is_refused(losses, tmp_path, capsys)
 
 PAYING_FOR_CALLS = {"credit"}
 """Studies of which each variant pays for calls, to see who is credited with that."""
+
+
+@pytest.mark.parametrize("name", ["table.md", "table.json", "figure.svg"])
+def test_results_do_not_replace_files_of_no_study(losses, tmp_path, capsys, name):
+    (tmp_path / name).write_text("mine")
+    message = refused(capsys, "study", losses, "--folder", tmp_path)
+    assert f"{tmp_path} holds {name}, but no runs of a study" in message
+    assert "name an empty or new folder with --folder" in message
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_two_studies_at_once_in_one_folder_are_refused(losses, tmp_path, capsys):
+    with writer_lock(tmp_path, "study.lock"):
+        message = refused(capsys, "study", losses, "--folder", tmp_path)
+    assert f"study folder: {tmp_path} is being written by process {os.getpid()}" in message
+    assert "name another folder with --folder" in message
+    assert [path.name for path in tmp_path.iterdir()] == ["study.lock"]
+
+
+def test_a_name_that_no_folder_can_have_is_refused(losses, tmp_path, capsys):
+    message = refused(capsys, "study", losses, "--folder", tmp_path / ("n" * 300))
+    assert "(File name too long): name another path" in message
 
 
 @pytest.mark.parametrize("name", [path.name for path in sorted(KEPT.iterdir())])

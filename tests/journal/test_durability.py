@@ -6,6 +6,10 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from disks import largest_file
+from forethought.core.errors import RecipeError
 from forethought.journal.run import Run
 from journal.journal_values import small_group
 
@@ -78,6 +82,15 @@ def test_a_full_disk_is_explained_and_loses_nothing_that_was_committed(tmp_path)
         stage.keep(int(failed), [small_group("g")])
         stage.commit(int(failed))
         assert [group.id for group in run.groups("rl", int(failed))] == ["g"]
+
+
+def test_a_journal_on_a_full_disk_is_not_called_damaged(tmp_path):
+    with Run.create_or_open(tmp_path, {}) as run:
+        run.stage("rl").commit(0)
+    with largest_file(1000), pytest.raises(RecipeError, match="MB are free"):
+        Run.create_or_open(tmp_path, {})
+    with Run.create_or_open(tmp_path, {}) as run:
+        assert run.steps("rl") == [0]
 
 
 def _kill_after(folder, seconds):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from disks import as_nobody
 from forethought.core.errors import RecipeError
 from forethought.journal.files import written_beside
 from forethought.journal.run import Run
@@ -164,24 +165,40 @@ def test_a_damaged_journal_is_a_message_and_not_a_traceback(tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_is_named_and_can_still_be_read():
-    if os.geteuid() != 0:
-        pytest.skip("giving up and regaining rights takes root")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
         with Run.create_or_open(folder / "run", RECIPE) as run:
             run.stage("rl").keep(0, [small_group("g")])
             run.stage("rl").put("note", {})
-        os.seteuid(65534)
-        try:
+        with as_nobody():
             with pytest.raises(RecipeError, match="allow this user to write"):
                 Run.create_or_open(folder / "run", RECIPE)
             with pytest.raises(RecipeError, match="allow this user to write"):
                 Run.create_or_open(folder / "other", RECIPE)
             with Run.read(folder / "run") as run:
                 assert run.document("rl", "note") == {}
-        finally:
-            os.seteuid(0)
+
+
+@pytest.mark.parametrize("part", ["", "journal.sqlite", "recipe.json"])
+def test_a_run_that_may_not_be_read_is_named_with_what_to_do(part):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "run"
+        with Run.create_or_open(folder, RECIPE):
+            pass
+        Path(name).chmod(0o755)
+        (folder / part).chmod(0o700)
+        told = rf"{part} cannot be read \(Permission denied\): allow this user to read it"
+        with as_nobody(), pytest.raises(RecipeError, match=told):
+            Run.read(folder)
+
+
+def test_a_name_that_no_folder_can_have_is_refused_by_reader_and_writer(tmp_path):
+    folder = tmp_path / ("n" * 300)
+    with pytest.raises(RecipeError, match=r"File name too long.*name another path"):
+        Run.create_or_open(folder, RECIPE)
+    with pytest.raises(RecipeError, match=r"File name too long.*name another path"):
+        Run.read(folder)
 
 
 def damaged_journal(folder, statement):
@@ -216,6 +233,20 @@ def test_a_journal_whose_beginning_is_lost_is_called_damaged_by_reader_and_write
     for opening in (Run.read, lambda path: Run.create_or_open(path, RECIPE)):
         with pytest.raises(RecipeError, match=r"journal\.sqlite.*not an intact"):
             opening(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["empty", "a folder"])
+def test_a_journal_that_is_none_any_more_is_not_begun_again(tmp_path, place):
+    with Run.create_or_open(tmp_path, RECIPE) as run:
+        run.stage("rl").commit(0)
+    journal = tmp_path / "journal.sqlite"
+    journal.unlink()
+    if place == "empty":
+        journal.touch()
+    else:
+        journal.mkdir()
+    with pytest.raises(RecipeError, match=r"journal\.sqlite.*not an intact journal; restore it"):
+        Run.create_or_open(tmp_path, RECIPE)
 
 
 def test_a_recipe_beside_the_journal_that_is_no_json_is_named(tmp_path):

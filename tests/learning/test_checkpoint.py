@@ -5,22 +5,23 @@ import multiprocessing
 import os
 import random
 import re
-import resource
 import signal
 import sys
+import tempfile
 import time
-from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from disks import on_small_disk
+from disks import as_nobody, largest_file, on_small_disk
 from forethought.core.errors import RecipeError
 from forethought.learning.checkpoint import (
     Checkpoints,
     load_optimizer,
     read_state,
+    refuse_damaged,
     save_optimizer,
 )
 from forethought.learning.optimizers import build_optimizers
@@ -46,17 +47,6 @@ def breaks(folder):
 
 def read(folder):
     return (folder / "weights").read_text(), read_state(folder)
-
-
-@contextmanager
-def largest_file(size):
-    """The kernel refuses to let any file of this process grow beyond `size` bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def names(folder):
@@ -108,6 +98,31 @@ def test_a_disk_that_refuses_the_moments_is_explained(tmp_path):
     with largest_file(20_000), pytest.raises(RecipeError, match=rf"checkpoint {tmp_path}/2.*free"):
         checkpoints.save("2", write, {})
     assert names(tmp_path) == []
+
+
+def test_a_model_that_leaves_a_run_is_not_told_to_keep_fewer_checkpoints(tmp_path):
+    exported = Checkpoints(folder=tmp_path / "models", elsewhere="another folder")
+    with pytest.raises(RecipeError, match="No space left on device; it needs") as refusal:
+        exported.save("mine", breaks, {})
+    assert "free space on that disk or choose another folder, then run" in str(refusal.value)
+    assert "checkpoints" not in str(refusal.value).partition("; it needs")[2]
+
+
+def test_a_name_that_no_folder_can_have_is_not_called_a_full_disk(tmp_path):
+    with pytest.raises(RecipeError, match="File name too long; name another path"):
+        Checkpoints(folder=tmp_path).save("n" * 300, writes("one"), {})
+    assert names(tmp_path) == []
+
+
+def test_a_checkpoint_that_may_not_be_read_is_not_called_damaged():
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        saved = Checkpoints(folder=Path(name)).save("1", writes("one"), {})
+        (saved / "files.json").chmod(0o600)
+        with as_nobody(), pytest.raises(RecipeError) as refusal:
+            refuse_damaged(saved)
+    assert f"checkpoint {saved} cannot be read (Permission denied" in str(refusal.value)
+    assert str(refusal.value).endswith("allow this user to read it")
 
 
 def test_what_a_killed_process_left_half_written_is_neither_read_nor_in_the_way(tmp_path):

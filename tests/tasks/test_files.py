@@ -120,6 +120,11 @@ def test_a_file_without_problems_is_an_error_that_names_it(tmp_path, make, compl
     assert str(path) in str(caught.value)
 
 
+def test_a_name_that_no_file_can_have_is_refused(tmp_path):
+    with pytest.raises(RecipeError, match=r"cannot be read .*File name too long.*readable file"):
+        file_problems(tmp_path / ("n" * 300))
+
+
 @pytest.mark.parametrize(
     "content", [b"plain", gzip.compress(b"{}" * 999, mtime=0)[:-9], b"\x1f\x8b\x08\x00"]
 )

@@ -132,7 +132,7 @@ def _report(options: argparse.Namespace, overrides: list[str], console: Console)
 
 def _export(options: argparse.Namespace, overrides: list[str], console: Console) -> None:
     _refuse_words("export", overrides)
-    if options.place.suffix == ".jsonl":
+    if options.place.name.endswith(".jsonl"):
         with Run.read(options.run) as run:
             export_attempts(run, options.place, options.stage, Show(console))
         return

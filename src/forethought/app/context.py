@@ -16,6 +16,7 @@ from forethought.app.resumption import FREE, begun_with, may_differ
 from forethought.app.show import Bar, Show
 from forethought.core.errors import RecipeError
 from forethought.core.trajectory import Group
+from forethought.journal.files import readable
 from forethought.journal.run import Run
 from forethought.journal.stage import Stage
 from forethought.learning.checkpoint import Checkpoints, refuse_damaged
@@ -155,7 +156,9 @@ class Context:
         stage = self.run.stage(name)
         chosen = stage.get(CHOSEN) or {"step": stage.next_step - 1}
         folder = self.run.checkpoints / name / str(chosen["step"])
-        if not folder.is_dir():
+        with readable(folder):
+            there = folder.is_dir()
+        if not there:
             raise RecipeError(
                 f"{self.run.checkpoints / name} holds no checkpoint of the finished stage {name}"
                 f" (step {chosen['step']}); restore the folder from a copy, or run that stage in "

@@ -43,6 +43,8 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         value = text if equals else next(rest, None)
         if value is None or (value.startswith("--") and not equals):
             raise RecipeError(f"{key}: its value is missing; {USE}")
+        if "" in key.removeprefix("--").split("."):
+            raise RecipeError(f"{key}: a part of this key is empty; {USE}")
         _refuse_unreadable(value)
         yield key.removeprefix("--").replace("-", "_"), value
 

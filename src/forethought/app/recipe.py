@@ -29,6 +29,8 @@ from forethought.tools.settings import PythonSettings
 
 LONGEST_SHOWN = 300
 """Characters of a wrong value that a message repeats."""
+LONGEST_FILE = 1_000_000
+"""Characters of a file at most; a device or a pipe may have no end."""
 
 
 class CollectSettings(Settings):
@@ -154,16 +156,26 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """
     if path == Path():
         raise RecipeError("recipe: its path is empty; give the path of a TOML file")
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise RecipeError(
-            f"recipe {path}: {error.strerror}; give the path of a TOML file"
-        ) from error
-    except (ValueError, RecursionError) as error:  # of bytes, TOML, long numbers, deep nesting
-        raise RecipeError(f"recipe {path} is not TOML: {error}; mend that place") from error
+    found = read_toml(path, f"recipe {path}", "give the path of a TOML file")
     source = f"{path} with the command line" if overrides else str(path)
     return checked(overridden(found, overrides), source)
+
+
+def read_toml(path: Path, what: str, remedy: str) -> dict[str, Any]:
+    """The plain values in a TOML file.
+
+    Raises `RecipeError`, which names `what` it was to be, with `remedy` where it cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            text = file.read(LONGEST_FILE + 1)
+        if len(text) > LONGEST_FILE:
+            raise RecipeError(f"{what}: longer than {LONGEST_FILE:,} characters; {remedy}")
+        return tomllib.loads(text)
+    except OSError as error:
+        raise RecipeError(f"{what}: {error.strerror}; {remedy}") from error
+    except (ValueError, RecursionError) as error:  # of bytes, TOML, long numbers, deep nesting
+        raise RecipeError(f"{what} is not TOML: {error}; mend that place") from error
 
 
 def checked(found: Mapping[str, Any], source: str) -> Recipe:
@@ -187,11 +199,19 @@ def _explain(fault: ErrorDetails, found: Mapping[str, Any]) -> str:
         return f"{key}.type: this key is missing; add it"
     if fault["type"] == "union_tag_invalid":
         return f"{key}.type = {context['tag']!r}: known are {context['expected_tags']}"
-    return f"{key} = {_shown(fault['input'])}: {fault['msg']}"
+    return f"{key} = {shown(fault['input'])}: {fault['msg']}"
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
+def shown(value: object) -> str:
+    """A wrong value as a message repeats it: its beginning where it is long.
+
+    >>> shown("three")
+    "'three'"
+    """
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "a table in tables without end"
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 

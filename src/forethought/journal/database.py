@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote
 
 from forethought.core.errors import RecipeError
@@ -22,6 +23,15 @@ _UPGRADES = {
     )
 }
 """What makes of a journal of an earlier format one of the next."""
+
+_HINDRANCES = (
+    "SQLITE_READONLY",
+    "SQLITE_CANTOPEN",
+    "SQLITE_FULL",
+    "SQLITE_IOERR",
+    "SQLITE_BUSY",
+)
+"""Beginnings of the names of errors that say nothing of what a file holds."""
 
 _TABLES = """
 create table stages (
@@ -121,18 +131,23 @@ def open_reader(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def is_journal(path: Path) -> bool:
-    """Whether the file at `path` is a journal, or the blank beginning of one."""
+def contents(path: Path) -> Literal["journal", "blank", "other"]:
+    """What is at `path`: a journal, a file without tables, with which one begins, or neither."""
+    if not path.is_file():
+        return "other"
     with closing(_connect(path, "ro")) as connection:
         try:
-            if _is_blank(connection):
-                return True
-            return connection.execute("pragma application_id").fetchone() == (_APPLICATION,)
+            blank = _is_blank(connection)
+            (application,) = connection.execute("pragma application_id").fetchone()
         except sqlite3.OperationalError as error:
-            # A killed writer leaves a log that only a writer may replay: let it open and check.
-            return error.sqlite_errorname.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN"))
+            # A killed writer leaves a log that only a writer may replay, a full disk has no room to
+            # read, another program may hold the file: let the writer open it, and say what it is.
+            return "journal" if error.sqlite_errorname.startswith(_HINDRANCES) else "other"
         except sqlite3.DatabaseError:
-            return False
+            return "other"
+    if blank:
+        return "blank"
+    return "journal" if application == _APPLICATION else "other"
 
 
 @contextmanager

@@ -23,6 +23,7 @@ _DAMAGED = "it is not an intact journal; restore it from a copy or name another 
 _WRITER = re.compile(r"\.(\d+)\.part$")
 _NO_PARENT = {errno.ENOENT, errno.ENOTDIR}
 _IN_THE_WAY = {errno.EISDIR, errno.EEXIST, errno.ENXIO}
+_NO_NAME = {errno.ENAMETOOLONG, errno.ELOOP}
 
 
 @contextmanager
@@ -80,6 +81,18 @@ def explained(path: Path) -> Generator[None]:
         raise RecipeError(f"{path} cannot be used ({error}): {remedy}") from error
 
 
+@contextmanager
+def readable(path: Path) -> Generator[None]:
+    """Turn whatever keeps this user from reading what is at `path` into a `RecipeError`."""
+    try:
+        yield
+    except OSError as error:
+        raise RecipeError(
+            f"{path} cannot be read ({error.strerror}): allow this user to read it, or name "
+            "another path"
+        ) from error
+
+
 def damaged(path: Path, reason: object) -> RecipeError:
     """What to say of a file of a run that is not as it was written."""
     return RecipeError(f"{path} cannot be used ({reason}): {_DAMAGED}")
@@ -114,6 +127,8 @@ def _file_remedy(path: Path, number: int | None) -> str | None:
         return "name a path whose parent is a folder"
     if number in _IN_THE_WAY:
         return "remove or rename what stands at that name, or name another folder"
+    if number in _NO_NAME:
+        return "name another path"
     return None
 
 

@@ -32,8 +32,8 @@ def writer_lock(folder: Path, name: str) -> Generator[None]:
         except BlockingIOError:
             holder = os.pread(number, 32, 0).decode("ascii", "replace").strip() or "unknown"
             raise RecipeError(
-                f"the run in {folder} is being written by process {holder}: wait for it, stop "
-                "it, or name another folder with --run"
+                f"{folder} is being written by process {holder}: wait for it, stop it, or name "
+                "another folder with --run"
             ) from None
         with explained(path):
             os.ftruncate(number, 0)

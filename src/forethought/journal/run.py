@@ -15,8 +15,15 @@ from typing import Any, Self
 from forethought.core.errors import RecipeError
 from forethought.core.trajectory import Group
 from forethought.journal import reading
-from forethought.journal.database import is_journal, open_reader, open_writer
-from forethought.journal.files import damaged, explained, intact, remove_left_over, written_beside
+from forethought.journal.database import contents, open_reader, open_writer
+from forethought.journal.files import (
+    damaged,
+    explained,
+    intact,
+    readable,
+    remove_left_over,
+    written_beside,
+)
 from forethought.journal.lock import writer_lock
 from forethought.journal.reading import StageSummary
 from forethought.journal.stage import Stage
@@ -26,6 +33,7 @@ RECIPE = "recipe.json"
 _CHECKPOINTS = "checkpoints"
 _LOCK = "writer.lock"
 _OWN = {JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm", _CHECKPOINTS, _LOCK}
+_FAULTS = {"blank": "it is empty", "other": "file is not a database of this program"}
 
 
 class Run:
@@ -68,13 +76,19 @@ class Run:
     def read(cls, path: Path) -> Self:
         """Open the run in the folder `path` for reading only.
 
-        Raises `RecipeError` when there is no run, or its recipe is no object in JSON.
+        Raises `RecipeError` when there is no run, when this user may not read it, or when its
+        recipe is no object in JSON.
         """
-        if not (path / JOURNAL).is_file() or not (path / RECIPE).is_file():
+        with readable(path):
+            whole = (path / JOURNAL).is_file() and (path / RECIPE).is_file()
+        if not whole:
             raise RecipeError(
                 f"{path} holds no run: name a folder that has {JOURNAL} and {RECIPE} in it"
             )
         with ExitStack() as resources:
+            for name in (JOURNAL, RECIPE):
+                with readable(path / name), (path / name).open("rb"):
+                    pass
             connection = resources.enter_context(closing(open_reader(path / JOURNAL)))
             with intact(path / RECIPE):
                 recipe = reading.read_object((path / RECIPE).read_text(encoding="utf-8"))
@@ -165,11 +179,13 @@ class Run:
 def _refuse_foreign(path: Path) -> None:
     journal = path / JOURNAL
     if journal.exists():
-        foreign = [] if is_journal(journal) else [JOURNAL]
+        found = contents(journal)
+        # The recipe is written once the journal has its tables.
+        if found != "journal" and (path / RECIPE).is_file():
+            raise damaged(journal, _FAULTS[found])
+        foreign = [JOURNAL] if found == "other" else []
     else:
         foreign = sorted({entry.name for entry in path.iterdir()} - _OWN)
-    if foreign == [JOURNAL] and (path / RECIPE).is_file():
-        raise damaged(journal, "file is not a database of this program")
     if foreign:
         shown = ", ".join(foreign[:3]) + (", …" if len(foreign) > 3 else "")
         raise RecipeError(

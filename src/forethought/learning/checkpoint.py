@@ -34,6 +34,7 @@ _LEFT_OVER = re.compile(r"\.\d+\.(partial|gone)")
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_PERMISSION = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EBUSY)
+_NO_NAME = (errno.ENAMETOOLONG, errno.ELOOP)
 _SAYS_NO_SPACE = re.compile(rf"os error ({'|'.join(map(str, _NO_SPACE))})\b")
 
 
@@ -153,12 +154,16 @@ class Checkpoints:
             f"{_told(earlier)}, as an earlier one" if earlier else f"more than {_told(written)}"
         )
         place = next(path for path in (self.folder, *self.folder.parents) if path.is_dir())
-        free = _told(shutil.disk_usage(place).free)
+        told = (
+            f"checkpoint {final}: {reason}; it needs {needed}, "
+            f"{_told(shutil.disk_usage(place).free)} are free; free space on that disk"
+        )
+        again = f"or choose {self.elsewhere}, then run the same command again"
+        if not final.name.isdecimal():  # it leaves the run, and lies among other things
+            return RecipeError(f"{told} {again}")
         return RecipeError(
-            f"checkpoint {final}: {reason}; it needs {needed}, {free} are free; free space on that "
-            f"disk (`{self.folder.parent}` holds {_told(_size(self.folder.parent))} of "
-            f"checkpoints, fewer with keep_last = 1) or choose {self.elsewhere}, then run the "
-            "same command again: earlier checkpoints are whole"
+            f"{told} (`{self.folder.parent}` holds {_told(_size(self.folder.parent))} of "
+            f"checkpoints, fewer with keep_last = 1) {again}: earlier checkpoints are whole"
         )
 
     def _remedy(self, error: Exception) -> str:
@@ -167,6 +172,8 @@ class Checkpoints:
             return f"see to it that {self.folder} is a folder that takes new ones"
         if number in _NO_PERMISSION:
             return f"allow this user to write in {self.folder}"
+        if number in _NO_NAME:
+            return "name another path"
         return "free space"
 
 
@@ -189,6 +196,11 @@ def intact(path: Path) -> Generator[None]:
     """Turn what goes wrong while `path` is read back into a `RecipeError` that names it."""
     try:
         yield
+    except PermissionError as error:
+        raise RecipeError(
+            f"checkpoint {path} cannot be read ({error.strerror}: {error.filename}); allow this "
+            "user to read it"
+        ) from error
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         raise _damaged(path, f"{type(error).__name__}: {error}") from error
 
@@ -237,7 +249,8 @@ def _sync(folder: Path) -> None:
 
 
 def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    files = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+    return sum(path.lstat().st_size for path in files)
 
 
 def _told(size: int) -> str:

@@ -42,7 +42,11 @@ def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises `RecipeError` for a file that is missing, unreadable or without rows, and for a row
     that is not a JSON object.
     """
-    if not path.is_file():
+    try:
+        there = path.is_file()
+    except OSError as error:  # a folder that may not be entered, a name that is too long
+        raise _unreadable(path, error) from error
+    if not there:
         raise RecipeError(f"{path} is no file: give the path of a file of JSON lines")
     empty = True
     for row, fields in _rows(path):
@@ -84,7 +88,11 @@ def _lines(path: Path) -> Iterator[bytes]:
         with gzip.open(path) if compressed else path.open("rb") as stream:
             yield from stream
     except (OSError, EOFError, zlib.error) as error:
-        raise RecipeError(f"{path} cannot be read ({error}): give a readable file") from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> RecipeError:
+    return RecipeError(f"{path} cannot be read ({error}): give a readable file")
 
 
 def _parsed(path: Path, place: str, text: bytes) -> object:

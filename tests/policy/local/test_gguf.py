@@ -154,6 +154,8 @@ def test_a_damaged_file_is_refused_by_name_and_leaves_nothing(tiny, tmp_path, da
 def test_a_file_that_is_not_there_is_refused_by_name(tmp_path):
     with pytest.raises(RecipeError, match=r"model\.file = .*none\.gguf.*no such file"):
         gguf_file(str(tmp_path / "none.gguf"))
+    with pytest.raises(RecipeError, match=r"model\.file = .*File name too long; give a readable"):
+        gguf_file(str(tmp_path / ("n" * 300)))
     assert not list(tmp_path.iterdir())
 
 

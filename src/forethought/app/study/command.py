@@ -56,7 +56,7 @@ def _write(study: Study, folder: Path, seeds: int) -> None:
     """Write what the first `seeds` seeds came to."""
     from forethought.app.study.figure import figure  # noqa: PLC0415
     from forethought.app.study.outcomes import read_outcome  # noqa: PLC0415
-    from forethought.app.study.running import variant_run  # noqa: PLC0415
+    from forethought.app.study.running import RESULTS, variant_run  # noqa: PLC0415
     from forethought.app.study.table import as_json, table  # noqa: PLC0415
 
     outcomes = {
@@ -64,12 +64,12 @@ def _write(study: Study, folder: Path, seeds: int) -> None:
         for variant in study.recipes
     }
     settings = study.settings
-    texts = {
-        "table.md": table(study, outcomes),
-        "table.json": json.dumps(as_json(study, outcomes), indent=2) + "\n",
-        "figure.svg": figure(outcomes, settings.smooth, settings.reach),
-    }
-    for name, text in texts.items():
+    texts = (
+        table(study, outcomes),
+        json.dumps(as_json(study, outcomes), indent=2) + "\n",
+        figure(outcomes, settings.smooth, settings.reach),
+    )
+    for name, text in zip(RESULTS, texts, strict=True):
         with written_beside(folder / name) as file:
             file.write(text)
 

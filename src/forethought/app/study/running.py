@@ -4,9 +4,11 @@ Every run is an ordinary run folder, so that whatever was interrupted goes on wh
 what has finished is only looked at.
 """
 
+import os
+import re
 import shutil
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +20,36 @@ from forethought.app.recipe import Recipe
 from forethought.app.show import Show
 from forethought.app.study.settings import Study
 from forethought.core.errors import RecipeError
-from forethought.journal.files import explained
+from forethought.journal.files import explained, remove_left_over
+from forethought.journal.lock import writer_lock
 from forethought.journal.run import Run
 from forethought.journal.status import reported
 from forethought.learning.eight_bit import refuse_unusable
 from forethought.watch.report import write_report
 
 REPORT = "report.html"
+LOCK = "study.lock"
+"""In a study's folder: who works on it."""
+RESULTS = ("table.md", "table.json", "figure.svg")
+"""In a study's folder: what its runs came to."""
+_BEFORE, _VARIANTS = "before_rl", "variants"
+_ERROR_NUMBER = re.compile(r"\[Errno (\d+)\]")
 
 
 def run_seed(study: Study, folder: Path, seed: int, show: Show) -> None:
     """Every run of one seed, as far as it is missing.
 
-    Raises `RecipeError` that names the run, also where it was begun with another recipe.
+    Raises `RecipeError` that names the run, also where it was begun with another recipe, where
+    another process works on the study, and where its results would replace another's files.
     """
-    _refuse_hopeless(study, folder, seed)
+    with explained(folder):
+        _refuse_foreign(folder)
+        _refuse_hopeless(study, folder, seed)
+    with _held(folder):
+        _run_seed(study, folder, seed, show)
+
+
+def _run_seed(study: Study, folder: Path, seed: int, show: Show) -> None:
     before = before_rl(folder, seed)
     show.tell(f"\nSeed {seed}: what comes before RL, for all variants ({before})", style="bold")
     with _named(f"seed {seed}, before RL"):
@@ -51,20 +68,56 @@ def run_seed(study: Study, folder: Path, seed: int, show: Show) -> None:
 
 def before_rl(folder: Path, seed: int) -> Path:
     """The run that ends where RL begins."""
-    return folder / "before_rl" / f"seed{seed}"
+    return folder / _BEFORE / f"seed{seed}"
 
 
 def variant_run(folder: Path, variant: str, seed: int) -> Path:
     """The run of one variant."""
-    return folder / "variants" / variant / f"seed{seed}"
+    return folder / _VARIANTS / variant / f"seed{seed}"
 
 
 def copy_whole(run: Path, copy: Path) -> None:
-    """Copy a run beside and rename it: a copy that was interrupted is not taken for one."""
+    """Copy a run beside and rename it: a copy that was interrupted is not taken for one.
+
+    Raises `OSError` when the disk refuses; nothing is left then.
+    """
     beside = copy.with_name(f".{copy.name}.partial")
     shutil.rmtree(beside, ignore_errors=True)
-    shutil.copytree(run, beside)
-    beside.rename(copy)
+    try:
+        shutil.copytree(run, beside)
+        beside.rename(copy)
+    except shutil.Error as error:
+        # It holds every file's error as a text; of a full disk they are all the same.
+        source, _, text = error.args[0][0]
+        if (number := _ERROR_NUMBER.search(text)) is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), source) from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Raise `RecipeError` where results would replace files that are those of no study."""
+    if any((folder / part).exists() for part in (_BEFORE, _VARIANTS)):
+        return
+    if there := [name for name in RESULTS if os.path.lexists(folder / name)]:
+        raise RecipeError(
+            f"{folder} holds {', '.join(there)}, but no runs of a study: name an empty or new "
+            "folder with --folder"
+        )
+
+
+@contextmanager
+def _held(folder: Path) -> Generator[None]:
+    """Work on a study's folder, made where there is none, as the only process."""
+    with ExitStack() as resources:
+        with _named("study folder"):
+            with explained(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+            resources.enter_context(writer_lock(folder, LOCK))
+            with explained(folder):
+                remove_left_over(folder)
+        yield
 
 
 def _refuse_hopeless(study: Study, folder: Path, seed: int) -> None:

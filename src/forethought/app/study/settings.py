@@ -4,7 +4,6 @@ What comes before RL is the same for all variants, so that it is done once a see
 therefore change nothing outside `rl`.
 """
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import as_file, files
@@ -15,7 +14,7 @@ from typing import Annotated, Any, Self, cast
 from pydantic import Field, PositiveInt, ValidationError, field_validator, model_validator
 
 from forethought.app.overrides import overridden
-from forethought.app.recipe import Recipe, checked, read_recipe
+from forethought.app.recipe import Recipe, checked, read_toml, shown
 from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings
 
@@ -151,21 +150,14 @@ def _leaves(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str,
 
 
 def _settings(path: Path) -> StudySettings:
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise RecipeError(
-            f"study {path}: {error.strerror}; give a folder that holds {FILE}, such as "
-            "recipes/study/losses"
-        ) from error
-    except (ValueError, RecursionError) as error:  # of bytes, TOML, deep nesting
-        raise RecipeError(f"study {path} is not TOML: {error}; mend that place") from error
+    remedy = f"give a folder that holds {FILE}, such as recipes/study/losses"
+    found = read_toml(path, f"study {path}", remedy)
     try:
         return StudySettings.model_validate(found)
     except ValidationError as error:
         known = ", ".join(StudySettings.model_fields)
         faults = "\n  ".join(
-            f"{'.'.join(map(str, each['loc']))} = {each['input']!r:.200}: {each['msg']}"
+            f"{'.'.join(map(str, each['loc']))} = {shown(each['input'])}: {each['msg']}"
             for each in error.errors(include_url=False)
         )
         raise RecipeError(
@@ -173,6 +165,8 @@ def _settings(path: Path) -> StudySettings:
         ) from error
     except RecipeError as error:
         raise RecipeError(f"study {path}: {error}") from error
+    except RecursionError as error:
+        raise RecipeError(f"study {path}: tables in tables without end; flatten them") from error
 
 
 def _base(settings: StudySettings, folder: Path) -> dict[str, Any]:
@@ -184,8 +178,9 @@ def _base(settings: StudySettings, folder: Path) -> dict[str, Any]:
 
 def _tree(path: Path) -> dict[str, Any]:
     """The plain values of a recipe that can be used as it stands."""
-    read_recipe(path)
-    return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    found = read_toml(path, f"recipe {path}", "give base the path of a TOML file")
+    checked(found, str(path))
+    return found
 
 
 def _variant(source: str, shared: Mapping[str, Any], changes: Mapping[str, Any]) -> Recipe:

@@ -39,7 +39,13 @@ def gguf_file(name: str) -> Path:
     """The file that a recipe names: a path, or `package:NAME` for a file in that package."""
     if not name.startswith(PACKAGE):
         path = Path(name)
-        if not path.is_file():
+        try:
+            there = path.is_file()
+        except OSError as error:  # a folder that may not be entered, a name that is too long
+            raise RecipeError(
+                f"model.file = {name!r}: {error.strerror}; give a readable file"
+            ) from error
+        if not there:
             raise RecipeError(f"model.file = {name!r}: there is no such file")
         return path
     package = name.removeprefix(PACKAGE)
