@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
 from benchmarks.speed.figures import Source, Trial
 from benchmarks.speed.parts.part import GB, Part, share
 from benchmarks.speed.rounds import OURS, Contestant, Options, Outcome, take_turns
 from benchmarks.speed.table import Goal, Line
+
+from forethought.learning.precision import has_bfloat16
 
 GOALS = {"packed": Goal(bound=0.6, percent=True), "bfloat16": None}
 """Our ways, and which share of the product each should reach."""
@@ -37,7 +40,13 @@ def cases_of(options: Options) -> list[dict[str, object]]:
 def _case(name: str, model: str, threads: int, rows: int, group: int) -> dict[str, object]:
     numbers = {"--threads": threads, "--rows": rows, "--group": group, "--turns": 2}
     words = [model, *(word for pair in numbers.items() for word in map(str, pair))]
-    return {"name": name, "words": [*words, "--ways", "padded", *GOALS]}
+    return {"name": name, "words": [*words, "--ways", "padded", *ways()]}
+
+
+def ways() -> list[str]:
+    """Our ways on this machine: bfloat16 where it need not be imitated, which takes minutes."""
+    native = has_bfloat16(torch.device("cpu"))
+    return [way for way in GOALS if native or way != "bfloat16"]
 
 
 def lines(trials: Sequence[Trial]) -> list[Line]:
@@ -56,6 +65,8 @@ def _of(trials: Sequence[Trial], name: str) -> list[Line]:
 
     found: list[Line] = []
     for way, goal in GOALS.items():
+        if not any(trial.case == f"{name}: {way}" for trial in trials):
+            continue
         speed = pair(way, "tokens", "seconds")
         work, product = (
             Source(subject=OURS, case=f"{name}: {way}", figure=figure)
