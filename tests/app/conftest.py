@@ -8,7 +8,7 @@ import pytest
 from benchmarks.small import write_recipe
 
 from app.interrupted import LONG
-from app.small import copied, forethought, outcome
+from app.small import copied, forethought, logged, outcome
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -32,9 +32,10 @@ def recipe(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def whole(recipe, tmp_path_factory):
-    """The folder of a whole quickstart that nothing interrupted."""
+    """The folder of a whole quickstart that nothing interrupted; a log of it is beside it."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    assert forethought("quickstart", "--recipe", recipe, "--run", folder) == 0
+    words = ("quickstart", "--recipe", recipe, "--run", folder)
+    assert logged(*words, log=folder.with_name("log")) == 0
     return folder
 
 

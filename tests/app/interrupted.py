@@ -29,13 +29,16 @@ def reached(folder, stage, steps):
         return False
 
 
-def wait_until(truth, alive):
-    """Wait for something while a process lives; fail once it is dead or patience is at an end."""
+def wait_until(truth, alive, pause=0.01):
+    """Wait for something while a process lives; fail once it is dead or patience is at an end.
+
+    It is looked for every `pause` seconds, so that looking leaves the cores to the process.
+    """
     limit = time.monotonic() + PATIENCE
     while not truth():
         assert alive(), "the run ended before it was to be interrupted"
         assert time.monotonic() < limit, "the run did not get there"
-        time.sleep(0.002)
+        time.sleep(pause)
 
 
 def committed(folder, stage):

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import multiprocessing
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import psutil
@@ -42,6 +42,13 @@ class Outcome:
     said: dict
     weights: dict
 
+    def of(self, stages):
+        """The same of some of its stages."""
+        kept = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Outcome(
+            **{name: {one: found[one] for one in stages} for name, found in kept.items()}
+        )
+
 
 def outcome(folder, stages=None):
     """What the stages (all of them by default) of a run came to."""
@@ -53,6 +60,12 @@ def outcome(folder, stages=None):
             said={name: _said(run, name) for name in names},
             weights={name: _weights(run.checkpoints / name) for name in names},
         )
+
+
+def finished(folder):
+    """The names of the stages that a run has finished."""
+    with Run.read(folder) as run:
+        return [one.name for one in run.stages() if one.finished]
 
 
 def _metrics(run, stage):
@@ -95,9 +108,14 @@ def copied(folder, place):
     return place
 
 
-def _command(words, log):
+def logged(*words, log):
+    """The exit code of a command in this process that says what it says to a file."""
     with Path(log).open("w") as file, contextlib.redirect_stdout(file):
-        raise SystemExit(forethought(*words))
+        return forethought(*words)
+
+
+def _command(words, log):
+    raise SystemExit(logged(*words, log=log))
 
 
 def start(*words, log):

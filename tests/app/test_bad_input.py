@@ -282,8 +282,8 @@ def test_free_memory_is_that_of_where_it_is_computed():
 
 
 @pytest.mark.parametrize("word", ["--rl.steps=3", "stray"])
-def test_a_command_without_a_recipe_takes_no_further_words(whole, capsys, word):
-    for command in (["report", whole], ["recipe"]):
+def test_a_command_without_a_recipe_takes_no_further_words(staged, capsys, word):
+    for command in (["report", staged.eval], ["recipe"]):
         message = refused(capsys, *command, word)
         assert f"{word}: {command[0]} reads no recipe" in message
         assert "leave this out" in message

@@ -111,10 +111,11 @@ def test_rows_that_cannot_be_checked_are_refused_or_left_out_and_counted(tmp_pat
         for test in ("assert f(1) == f(2)", "assert all(f(n) for n in (1, 2))"):
             row = {"text": "?", "code": "def f(n):\n    return 3", "test_list": [test]}
             file.write(json.dumps(row) + "\n")
-    message = refused(capsys, "collect", recipe, "--run", tmp_path / "run")
+    words = ("collect", recipe, "--run", tmp_path / "run", "--collect.problems=8")
+    message = refused(capsys, *words)
     assert "2 of 92 rows cannot be checked (the first: row 91: 'assert f(1) == f(2)'" in message
     assert 'problems.uncheckable = "leave_out"' in message
     out = "--problems.uncheckable=leave_out"
     with caplog.at_level(logging.WARNING):
-        assert forethought("collect", recipe, "--run", tmp_path / "run", out) == 0
+        assert forethought(*words, out) == 0
     assert [one for one in caplog.messages if "2 of 92 rows are left out" in one] != []

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from app.small import copied, forethought, outcome, refused
+from app.test_resumption import reopened
 from forethought.journal.run import Run
 
 PHASES = ("--sft.phases.0.optimizer.type=adamw_8bit", "--sft.phases.1.optimizer.type=adamw_8bit")
@@ -58,13 +59,12 @@ def test_a_run_that_was_stopped_in_each_stage_ends_as_if_undisturbed(recipe, sta
     pytest.importorskip("bitsandbytes")
     words = (*LARGE, *PHASES, *RL)
     whole = copied(staged.collect, tmp_path / "whole")
-    for command in ("sft", "measure", "rl"):
-        assert forethought(command, recipe, "--run", whole, *words) == 0
-    again = copied(staged.collect, tmp_path / "again")
-    for command, stage, steps in (("sft", "sft_second", 13), ("measure", None, 0), ("rl", "rl", 2)):
-        assert forethought(command, recipe, "--run", again, *words) == 0
-        if stage is not None:
-            with Run.create_or_open(again, {}) as run:
-                run.stage(stage).rewind(steps)
-            assert forethought(command, recipe, "--run", again, *words) == 0
+    assert forethought("sft", recipe, "--run", whole, *words) == 0
+    again = reopened(whole, tmp_path / "again", "sft_second", 13)
+    for folder, commands in ((whole, ("measure", "rl")), (again, ("sft", "measure", "rl"))):
+        for command in commands:
+            assert forethought(command, recipe, "--run", folder, *words) == 0
+    with Run.create_or_open(again, {}) as run:
+        run.stage("rl").rewind(2)
+    assert forethought("rl", recipe, "--run", again, *words) == 0
     assert outcome(again) == outcome(whole)

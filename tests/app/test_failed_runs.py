@@ -6,15 +6,18 @@ import sys
 
 import psutil
 
-from app.interrupted import LONG, reached, wait_until
-from app.small import family, forethought, start
+from app.interrupted import reached, wait_until
+from app.small import copied, family, forethought, start
 from forethought.journal.run import Run
 from forethought.journal.status import read_status
 
 
-def test_a_run_whose_model_workers_were_killed_fails_and_goes_on_when_asked(recipe, tmp_path):
-    folder, log = tmp_path / "run", tmp_path / "log"
-    words = ("quickstart", "--recipe", recipe, *LONG, "--compute.workers=2", "--run", folder)
+def test_a_run_whose_model_workers_were_killed_fails_and_goes_on_when_asked(
+    recipe, staged, tmp_path
+):
+    folder, log = copied(staged.measure, tmp_path / "run"), tmp_path / "log"
+    more = ("--rl.steps=6", "--compute.workers=2")  # rounds left to be killed in
+    words = ("quickstart", "--recipe", recipe, *more, "--run", folder)
     process = start(*words, log=log)
     wait_until(lambda: reached(folder, "rl", 1), process.is_alive)
     mine = psutil.Process(process.pid)

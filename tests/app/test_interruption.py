@@ -9,15 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from app.interrupted import LONG, PATIENCE, all_gone, committed, reached, unfinished, wait_until
-from app.small import family, forethought, outcome, start
+from app.interrupted import PATIENCE, all_gone, committed, reached, unfinished, wait_until
+from app.small import copied, family, forethought, outcome, start
+
+ROOM = ("--collect.problems=300", "--rl.steps=6")
+"""A portion to collect before another, and rounds to stop in."""
 
 
-def test_workers_do_not_outlive_a_killed_run_and_it_resumes(recipe, tmp_path):
-    words = ("quickstart", "--recipe", recipe, *LONG, "--compute.workers=2")
-    alone = tmp_path / "alone"
+def test_workers_do_not_outlive_a_killed_run_and_it_resumes(recipe, staged, tmp_path):
+    words = ("quickstart", "--recipe", recipe, ROOM[1], "--compute.workers=2")
+    alone = copied(staged.collect, tmp_path / "alone")  # nobody who works on a model collected
     assert forethought(*words, "--run", alone) == 0
-    folder = tmp_path / "run"
+    folder = copied(staged.collect, tmp_path / "run")
     process = start(*words, "--run", folder, log=tmp_path / "log")
     wait_until(lambda: reached(folder, "rl", 2), process.is_alive)
     members = family(process.pid)
@@ -32,7 +35,7 @@ def test_workers_do_not_outlive_a_killed_run_and_it_resumes(recipe, tmp_path):
 @pytest.mark.parametrize(("stage", "workers"), [("sft_first", 0), ("rl", 2)])
 def test_control_c_stops_a_run_and_it_resumes(recipe, tmp_path, stage, workers):
     folder = tmp_path / "run"
-    words = ["quickstart", "--recipe", recipe, "--run", folder, *LONG]
+    words = ["quickstart", "--recipe", recipe, "--run", folder, *ROOM]
     words = [*map(str, words), f"--compute.workers={workers}"]
     began = time.monotonic()
     process = subprocess.Popen(

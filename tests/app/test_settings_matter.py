@@ -28,6 +28,11 @@ class Row:
     given: tuple[str, ...] = ()
 
 
+FEW = ("--sft.phases.0.steps=4", "--sft.phases.1.steps=4")
+ENOUGH = ("--sft.phases.0.steps=20", "--sft.phases.1.steps=4")
+"""Steps after which some problems are solved, so that measuring has something to keep."""
+
+
 def learning(*change, given=()):
     """Seen in two rounds of reinforcement learning."""
     return Row(change, ("rl",), ("--rl.steps=2", *given))
@@ -35,8 +40,12 @@ def learning(*change, given=()):
 
 def imitating(*change, given=()):
     """Seen in a few steps of supervised training."""
-    few = ("--sft.phases.0.steps=4", "--sft.phases.1.steps=4", "--sft.pilot_every=2")
-    return Row(change, ("sft",), (*few, *given))
+    return Row(change, ("sft",), (*FEW, "--sft.pilot_every=2", *given))
+
+
+def sampling(*change):
+    """Seen in what a model says where problems are measured."""
+    return Row(change, ("sft", "measure"), ENOUGH)
 
 
 def collecting(*change, given=()):
@@ -87,11 +96,11 @@ ROWS = {
     "model.fresh.heads": imitating("--model.heads=4"),
     "model.fresh.feed": imitating("--model.feed=96"),
     "model.fresh.vocabulary": imitating("--model.vocabulary=360"),
-    "model.fresh.context": Row(("--model.context=100",), ("sft", "measure")),
+    "model.fresh.context": sampling("--model.context=100"),
     "model.fresh.format": imitating("--model.format=hermes", given=LARGE),
-    "sampling.temperature": Row(("--sampling.temperature=0.5",), ("sft", "measure")),
-    "sampling.top_p": Row(("--sampling.top_p=0.9",), ("sft", "measure")),
-    "sampling.max_tokens": Row(("--sampling.max_tokens=12",), ("sft", "measure")),
+    "sampling.temperature": sampling("--sampling.temperature=0.5"),
+    "sampling.top_p": sampling("--sampling.top_p=0.9"),
+    "sampling.max_tokens": sampling("--sampling.max_tokens=12"),
     "sampling.reply_tokens": imitating("--sampling.reply_tokens=20"),
     "sft.phases.name": imitating("--sft.phases.0.name=other"),
     "sft.phases.steps": imitating("--sft.phases.0.steps=3"),
@@ -113,14 +122,14 @@ ROWS = {
     "sft.longest": imitating("--sft.longest=150"),
     "sft.train_failed_calls": imitating("--sft.train_failed_calls=true"),
     "sft.pilot_every": imitating("--sft.pilot_every=1"),
-    "sft.pilot_problems": Row(("--sft.pilot_problems=30",), ("collect", "sft")),
+    "sft.pilot_problems": Row(("--sft.pilot_problems=30",), ("collect", "sft"), FEW),
     "sft.save_every": imitating("--sft.save_every=1"),
     "sft.keep_last": imitating("--sft.keep_last=1", given=("--sft.save_every=1",)),
     "sft.keep_best": imitating("--sft.keep_best=3", given=HELD_OUT),
     "sft.keep": imitating("--sft.keep=best", given=(*HELD_OUT, "--sft.keep_best=1")),
     "sft.held_out": imitating("--sft.held_out=0.4", given=HELD_OUT),
     "sft.held_out_every": imitating("--sft.held_out_every=2", given=HELD_OUT),
-    "measure.problems": Row(("--measure.problems=9",), ("collect", "sft", "measure")),
+    "measure.problems": Row(("--measure.problems=9",), ("collect", "sft", "measure"), ENOUGH),
     "measure.attempts": Row(("--measure.attempts=3",), ("measure",)),
     "rl.steps": learning("--rl.steps=3"),
     "rl.problems": learning("--rl.problems=3"),

@@ -198,6 +198,8 @@ def test_the_figure_names_the_variants_and_has_a_band_for_each(done):
 
 def test_an_interrupted_study_goes_on_and_ends_as_if_undisturbed(losses, done, tmp_path, capsys):
     folder = tmp_path / "runs"
+    before = Path("before_rl", "seed0")
+    shutil.copytree(done.folder / before, folder / before)  # it is also killed while it trains
     words = ("study", losses, "--seeds", 2, "--folder", folder)
     process = start(*words, log=tmp_path / "log")
     wait_until(lambda: reached(folder / "variants" / "scr" / "seed0", "rl", 2), process.is_alive)

@@ -20,8 +20,8 @@ from tools.test_supervision import supervisors
 STAGES = ("collect", "sft_first", "sft_second", "eval_first", "eval_before", "measure", "rl")
 
 
-def test_every_stage_of_a_run_keeps_as_many_programs_as_its_attempts_called(whole):
-    with Run.read(whole) as run:
+def test_every_stage_of_a_run_keeps_as_many_programs_as_its_attempts_called(staged):
+    with Run.read(staged.eval) as run:
         found = {one.stage: one.usage for one in usages(run)}
         assert {*STAGES, "eval_after"} == found.keys()
         for stage in ("collect", "measure", "rl", "eval_after"):
