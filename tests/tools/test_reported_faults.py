@@ -150,7 +150,8 @@ def test_endless_printing_takes_no_memory_of_the_trainer_or_of_its_server(where)
 
 def test_a_program_s_time_begins_when_it_does_and_its_wait_is_told_apart(host):
     async def run():
-        settings = SMALL.model_copy(update={"servers": 1, "calls_per_server": 8, "processes": 64})
+        places = {"servers": 1, "calls_per_server": 8, "long_calls_per_server": 0}
+        settings = SMALL.model_copy(update=places)
         async with PythonTool(settings) as tool:
             job = "import time\ntime.sleep(0.5)\nprint('done')"
             return await asyncio.gather(*(tool.opened.backend.run(job) for _ in range(64)))
