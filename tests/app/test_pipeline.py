@@ -1,5 +1,6 @@
 """The whole pipeline: from a recipe to a report, in one command or in five."""
 
+import json
 import re
 import subprocess
 import sys
@@ -76,6 +77,16 @@ def test_a_report_can_be_written_again(whole, tmp_path, capsys):
     assert forethought("report", folder) == 0
     assert str(folder / "report.html") in capsys.readouterr().out
     assert (folder / "report.html").stat().st_size > 1000
+
+
+def test_a_report_of_an_unfinished_run_does_not_say_done(whole, tmp_path, capsys):
+    folder = copied(whole, tmp_path / "run")
+    with Run.create_or_open(folder, json.loads((folder / "recipe.json").read_text())) as run:
+        run.stage("another").begin({})
+    capsys.readouterr()
+    for one, heading in ((folder, "So far"), (copied(whole, tmp_path / "other"), "Done")):
+        assert forethought("report", one) == 0
+        assert heading in capsys.readouterr().out.splitlines()
 
 
 def test_a_report_is_written_without_torch(whole, tmp_path):

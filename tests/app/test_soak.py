@@ -173,7 +173,7 @@ def test_hundreds_of_rounds_hold_no_more_than_the_first_ones_did(tmp_path, round
             "problems": 2,
             "group_size": 3,
             "checkpoints": {"save_every": WARM},
-            "limits": {"not_measured": 0.9},
+            "limits": {"not_measured": 0.9, "rounds_without_update": rounds},
             "optimizer": {"updates": 1},
         }
     )

@@ -14,6 +14,9 @@ def report(run: Run, show: Show) -> None:
         ("and run, changed", spoken("quickstart", "--recipe", "my.toml")),
     )
     path = write_report(run, run.path / "report.html", next_commands=following)
-    show.stage("Done", "The report tells what happened; accuracies come with their intervals.")
+    if all(stage.finished for stage in run.stages()):
+        show.stage("Done", "The report tells what happened; accuracies come with their intervals.")
+    else:
+        show.stage("So far", "A stage is under way or was stopped: the report ends with it.")
     for what, command in (("Open the report", str(path)), *following):
         show.say(f"{what:<18} {command}")
