@@ -4,8 +4,9 @@ Chooses between worker processes and this process, and refuses what the memory c
 """
 
 import copy
+import ctypes
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -114,11 +115,11 @@ def start_engine(
     available = available_memory(device)
     workers = affordable(workers, needed, available) if compute.workers == "auto" else workers
     refuse_too_large(model, needed(workers), available)
-    model.network.to(device)
-    model.network.eval()
+    model.network.to(device).eval()
     reference = copy.deepcopy(model.network).requires_grad_(False) if with_reference else None
     dtype = chosen_dtype(compute.precision, device) or torch.float32
     compute_in_one_thread()
+    keep_freed_memory()
     calibration = None
     threads = compute.threads or cores()
     crew: Crew
@@ -148,6 +149,21 @@ def compute_in_one_thread() -> None:
     Call it before anything is computed here: threads that exist wait for a core, or spin.
     """
     torch.set_num_threads(1)
+
+
+_TRIM_THRESHOLD, _MAPPED_FROM = -1, -3  # mallopt(3)
+
+
+def keep_freed_memory() -> None:
+    """Have this process keep what it frees for what it takes next.
+
+    glibc returns arrays to the system when they go, which clears the memory of the next ones page
+    by page: several arrays a sampled token. It can be had to keep those of up to 32 MiB.
+    """
+    with suppress(OSError, AttributeError):  # other libraries have no such setting
+        library = ctypes.CDLL(None)
+        library.mallopt(_MAPPED_FROM, 2**25)
+        library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def worker_count(model: LocalModel, compute: ComputeSettings) -> int:

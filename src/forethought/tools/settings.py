@@ -33,9 +33,10 @@ class PythonSettings(Settings):
     """Fork servers; one for each core that programs may use."""
     calls_per_server: Annotated[int, Field(ge=1, le=32)] = 4
     """Calls that one server runs at once. More wait in line, outside of their deadline."""
-    long_calls_per_server: Annotated[int, Field(ge=0, le=32)] = 4
+    long_calls_per_server: Annotated[int, Field(ge=0, le=128)] = 16
     """Calls beside those that go on once they have run for a quarter of a second, so that a few
-    long ones do not hold up many short ones, to which they give way."""
+    long ones do not hold up many short ones, to which they give way; fewer where memory would not
+    hold so many."""
     queue: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
     """Calls that may wait in line; no fewer than all attempts make together (`compute.at_once`
     times `agent.calls_per_turn`)."""

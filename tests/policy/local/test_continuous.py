@@ -34,15 +34,24 @@ def inference(request):
 
 
 class Counting(Inference):
-    """Counts the tokens that are read, each time a piece of a prefix is."""
+    """Counts the tokens that are read, each time a piece of a prefix is, and notes what is done."""
 
     def __init__(self, model, dtype, shared_from):
         super().__init__(model, Decoder(model), dtype, shared_from=shared_from)
         self.pieces = []
+        self.done = []
+        self.roots = 0
 
     def read(self, pieces):
         self.pieces += [len(piece.ids) for piece in pieces]
+        self.done.append("read")
         super().read(pieces)
+
+    def speak(self, ids_B, slots):
+        self.done.append("speak")
+        sharing = slots.order.sharing
+        self.roots = max(self.roots, 0 if sharing is None else len(sharing.roots))
+        return super().speak(ids_B, slots)
 
 
 def finish(batch):
@@ -228,6 +237,46 @@ def test_an_opening_that_another_begins_with_is_not_read_at_all(inference):
     assert speaker.pieces == [59]
     (expected,) = said(inference(), [request(long[:40], seed=5)])
     assert sampled.ids == expected.ids
+
+
+def announced_prompts(count, *, alike=40, seed=3):
+    """Prompts that begin with the same tokens; every second one's question begins alike, too."""
+    drawn = torch.Generator().manual_seed(seed)
+    announced = torch.randint(0, VOCABULARY, (alike,), generator=drawn).tolist()
+    questions = torch.randint(0, VOCABULARY, (count, 9), generator=drawn).tolist()
+    return [
+        (*announced, *([7] * (number % 2)), number, *question)
+        for number, question in enumerate(questions)
+    ]
+
+
+def test_what_has_been_read_is_lent_for_as_long_as_somebody_waits(inference):
+    speaker = inference()
+    said(speaker, [request(prompt) for prompt in announced_prompts(8)], openings_kept=100)
+    assert speaker.pieces[0] == 49
+    assert max(speaker.pieces[1:]) <= 10
+
+
+def test_openings_that_borrow_alike_are_read_in_one_portion(inference):
+    speaker = inference()
+    said(speaker, [request(prompt) for prompt in announced_prompts(8)])
+    assert speaker.done.index("speak") == 2
+    assert speaker.done.count("read") == 2
+
+
+def test_rows_that_begin_nearly_alike_stand_on_one_root():
+    speaker = Counting(network(), torch.float32, shared_from=1)
+    prompts = announced_prompts(8)
+    # The first to borrow has more in common with what it borrows from than the others.
+    said(speaker, [request(prompts[number]) for number in (1, 3, 0, 2, 4, 5, 6, 7)])
+    assert speaker.roots == 2
+
+
+def test_rows_speak_once_all_that_waits_is_read(inference):
+    speaker = inference()
+    requests = [request(PROMPTS[1], seed=1, max_tokens=3), request(range(VOCABULARY), max_tokens=3)]
+    said(speaker, requests, read_at_once=10)
+    assert speaker.done == [*["read"] * 4, *["speak"] * 3]
 
 
 def test_openings_that_begin_alike_for_a_few_tokens_are_read_apart(inference):

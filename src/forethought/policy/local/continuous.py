@@ -130,9 +130,13 @@ class ContinuousBatch:
                 break
 
     def step(self) -> list[tuple[int, Sampled]]:
-        """Read a portion, choose one token for each row that speaks; the turns that ended."""
-        self._read()
-        if self._speaking:
+        """Read a portion or, once all is read, choose a token for each row; the turns that ended.
+
+        Rows that speak wait for those that are read: a step takes little longer with them.
+        """
+        if self._readings:
+            self._read()
+        if self._speaking and not self._readings:
             self._speak()
         ended, self._ended = self._ended, []
         return ended
@@ -152,35 +156,46 @@ class ContinuousBatch:
         pieces: list[Piece] = []
         begun: list[tuple[int, ...]] = []
         for reading in self._readings:
-            if reading.missing and left and not reading.prefix.length:
-                if any(alike(ids, reading.ids) >= BORROWED_FROM for ids in begun):
-                    continue  # after this portion it can borrow
-                self._borrow(reading.prefix, reading.ids)
+            if not (reading.missing and left):
+                continue
+            if not reading.prefix.length:
+                lender, alike_in = self._lender(reading)
+                if any(alike(ids, reading.ids) >= alike_in + BORROWED_FROM for ids in begun):
+                    continue  # after this portion it can borrow more
+                self._borrow(reading, lender, alike_in)
                 begun.append(reading.ids)
-            if reading.missing and left:
-                reading.prefix.reserve(len(reading.ids))
-                start = reading.prefix.length
-                ids = reading.ids[start : start + left]
-                pieces.append(Piece(prefix=reading.prefix, ids=ids))
-                left -= len(ids)
+                if not reading.missing:
+                    continue
+            reading.prefix.reserve(len(reading.ids))
+            start = reading.prefix.length
+            ids = reading.ids[start : start + left]
+            pieces.append(Piece(prefix=reading.prefix, ids=ids))
+            left -= len(ids)
         if pieces:
             self._inference.read(pieces)
         self._seat([reading for reading in self._readings if not reading.missing])
         self._readings = [reading for reading in self._readings if reading.missing]
 
-    def _borrow(self, prefix: Prefix, ids: tuple[int, ...]) -> None:
-        """Begin with what an opening that has been read begins with: tools are announced alike."""
-        others = [each.prefix for each in self._openings.values() if each.prefix is not prefix]
-        best = max(others, key=lambda each: alike(each.ids, ids), default=prefix)
-        if (length := alike(best.ids, ids)) < BORROWED_FROM:
+    def _lender(self, reading: _Reading) -> tuple[Prefix, int]:
+        """What begins most alike of the openings that have been read, and in how many tokens.
+
+        Tools are announced alike.
+        """
+        others = [each.prefix for each in self._openings.values() if each is not reading]
+        best = max(others, key=lambda each: alike(each.ids, reading.ids), default=reading.prefix)
+        return best, alike(best.ids, reading.ids)
+
+    def _borrow(self, reading: _Reading, lender: Prefix, length: int) -> None:
+        """Begin with the tokens that a lender begins with, if they are worth it."""
+        if length < BORROWED_FROM:
             return
-        roots = dict.fromkeys(each.root for each in others if each.root is not None)
-        longest = max(roots, key=lambda root: alike(root.ids, ids), default=prefix)
+        prefix, ids = reading.prefix, reading.ids
+        lent = [each.prefix.root for each in self._openings.values()]
+        fitting = [root for root in lent if root and alike(root.ids, ids) == root.length]
+        longest = max(fitting, key=lambda root: root.length, default=prefix)
         # Rows of one root are the faster the more they are: better one root than two longer ones.
-        if length - longest.length < BORROWED_FROM and alike(longest.ids, ids) == longest.length:
-            prefix.begin_as(longest)
-        else:
-            prefix.begin_as(best.first(length))
+        near = length - longest.length < BORROWED_FROM
+        prefix.begin_as(longest if near else lender.first(length))
         if not self._inference.pays_to_share(prefix.length):
             prefix.settle()
 
@@ -207,13 +222,14 @@ class ContinuousBatch:
         return prefix
 
     def _forget_old_openings(self) -> None:
-        held = sum(len(context) for context in self._openings)
-        for context, reading in list(self._openings.items()):
+        """Keep the latest of the openings that nobody waits for any more."""
+        finished = [context for context, each in self._openings.items() if not each.rows]
+        held = sum(map(len, finished))
+        for context in finished:
             if held <= self._openings_kept:
                 return
-            if not reading.rows:
-                del self._openings[context]
-                held -= len(context)
+            del self._openings[context]
+            held -= len(context)
 
     def _speak(self) -> None:
         rows = self._speaking

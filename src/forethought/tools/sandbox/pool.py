@@ -13,6 +13,8 @@ from itertools import count
 from types import TracebackType
 from typing import Self
 
+import psutil
+
 from forethought.core.errors import SandboxError
 from forethought.tools.sandbox.breaker import Advice, Breaker
 from forethought.tools.sandbox.fleet import Fleet, ForkServer, Health, StartServer
@@ -24,6 +26,19 @@ from forethought.tools.sandbox.usage import INFRASTRUCTURE, Usage
 from forethought.tools.settings import PythonSettings
 
 _ATTEMPTS = 3
+
+
+def most_aside(settings: PythonSettings, available: int) -> int:
+    """How many long calls may go on beside those that have a place.
+
+    No more than `available` bytes have room for, should every call take all that it may.
+
+    >>> most_aside(PythonSettings(servers=1, memory_mb=1024), 8 * 2**30)
+    4
+    """
+    places = settings.servers * settings.calls_per_server
+    room = available // (settings.memory_mb * 2**20) - places
+    return max(0, min(settings.servers * settings.long_calls_per_server, room))
 
 
 @dataclass(slots=True)
@@ -59,7 +74,7 @@ class Pool:
         self._line = Turnstile(
             room=settings.servers * settings.calls_per_server,
             queue=settings.queue,
-            aside=settings.servers * settings.long_calls_per_server,
+            aside=most_aside(settings, psutil.virtual_memory().available),
         )
         self._breaker = Breaker()
         self._quarantine = asyncio.Lock()
