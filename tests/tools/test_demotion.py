@@ -145,3 +145,35 @@ def test_a_crowd_alone_gives_way_to_nobody():
             return await pool.run(f"{CROWD}time.sleep(1)\nprint({PRIORITY})")
 
     assert asyncio.run(run()).out == b"%d\n" % os.getpriority(os.PRIO_PROCESS, 0)
+
+
+SPELLS = (
+    "import time\n"
+    "last, gaps, end = time.monotonic(), [], time.monotonic() + 4\n"
+    "while time.monotonic() < end:\n"
+    "    now = time.monotonic()\n"
+    "    gaps += [now - last] * (now - last > 0.04)\n"
+    "    last = now\n"
+    "print(len(gaps))"
+)
+
+
+def test_programs_that_compute_for_long_take_turns_and_those_that_wait_are_let_be():
+    async def work(pool):
+        waiting = SPELLS.replace("now = ", "time.sleep(0.001)\n    now = ")
+        computing = [pool.run(SPELLS) for _ in range(8)]
+        return [int(each.out) for each in await asyncio.gather(pool.run(waiting), *computing)]
+
+    waited, *computed = beside(work, ONE.model_copy(update={"calls_per_server": 16}))
+    # Two of eight at a time: each is held for six turns of eight.
+    assert min(computed) >= 3
+    assert waited < min(computed)
+
+
+def test_programs_that_take_turns_come_to_their_end():
+    async def work(pool):
+        counting = "total = 0\nfor number in range(5_000_000): total += number\nprint(total)"
+        return await asyncio.gather(*(pool.run(counting) for _ in range(6)))
+
+    outcomes = beside(work, ONE.model_copy(update={"calls_per_server": 16}))
+    assert {(each.kind, each.out) for each in outcomes} == {(Kind.OK, b"12499997500000\n")}

@@ -46,7 +46,7 @@ class PythonSettings(Settings):
     """Processor time that each process of a program may take; none of its own in a session."""
     memory_mb: Annotated[int, Field(ge=16, le=1_048_576)] = 512
     """Memory that a program may hold, all its processes together."""
-    processes: Annotated[int, Field(ge=2, le=4096)] = 32
+    processes: Annotated[int, Field(ge=2, le=4096)] = 16
     """Processes and threads that a program may have at once, where those can be counted."""
     shown_characters: Annotated[int, Field(ge=100, le=30_000)] = 2000
     """Output shown to the model; of more, the beginning and the end."""

@@ -4,17 +4,20 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-_NUMBERS = (b"\nPPid:", b"\nUid:", b"\nRssAnon:", b"\nRssShmem:")
+_NUMBERS = (b"\nPPid:", b"\nUid:", b"\nRssAnon:", b"\nRssShmem:", b"\nThreads:")
 _WIDTH = 32  # in which a number ends, however it is padded
 
 
 class Process(NamedTuple):
-    """What the kernel says of a process: its parent, its user, private and shared kilobytes."""
+    """What the kernel says of a process: its parent, its user, private and shared kilobytes, how
+    many threads it has, and whether it computes, or would if it were let."""
 
     parent: int = 0
     user: int = 0
     private: int = 0
     public: int = 0
+    threads: int = 0
+    busy: bool = False
 
 
 def own_kilobytes() -> int:
@@ -64,7 +67,9 @@ def read(number: int) -> Process:
         return Process()
     finally:
         os.close(descriptor)
-    return Process(*(_number(status, name) for name in _NUMBERS))
+    busy = status.partition(b"\nState:\t")[2][:1] in (b"R", b"T")
+    parent, user, private, public, threads = (_number(status, name) for name in _NUMBERS)
+    return Process(parent, user, private, public, threads, busy)
 
 
 def _number(status: bytes, name: bytes) -> int:

@@ -44,7 +44,6 @@ class _Call:
         self.ended_by = End.EXITED
         self.demoted = False
         self.interrupted = False
-        self.held = False
 
     def kill(self) -> None:
         """End every process of the call; safe while one of the two is not reaped yet."""
@@ -117,7 +116,7 @@ class _Zygote:
         self._watched = dict[int, tuple[_Call, bool]]()
         self._streams = program.standard_streams()
         self._shared = memory.own_kilobytes()
-        self._inspections = 0
+        self._precedence = precedence.Precedence()
 
     def serve(self) -> None:
         """Obey until the supervisor is gone; then leave nothing behind."""
@@ -192,26 +191,29 @@ class _Zygote:
 
     def _report(self, call: _Call) -> None:
         del self._calls[call.place]
+        self._precedence.forget(call.place)
         self._walls.close(call.place, {other.child for other in self._calls.values()})
         self._orders.send(NEWS.pack(call.place, call.status, call.ended_by, call.cpu))
 
     def _inspect(self, running: int) -> None:
-        self._inspections += 1
         roots = {call.child: call.place for call in self._calls.values() if call.child}
         roots |= {call.init: call.place for call in self._calls.values() if call.init}
         most = self._limits.memory_mb * 1024
+        long: dict[int, dict[int, memory.Process]] = {}
         for place, family in memory.members(roots, self._walls.users()).items():
             call = self._calls[place]
             if memory.kilobytes(family, self._shared) > most:
                 call.ended_by = End.MEMORY
             elif self._walls.overfull(place):
                 call.ended_by = End.DISK
+            held = place in self._precedence.held
             if call.ended_by is not End.EXITED:
                 call.kill()
-            elif call.demoted or call.held or (running > 1 and len(family) > precedence.CROWD):
+            elif call.demoted or held or (running > 1 and len(family) > precedence.CROWD):
                 family.pop(call.init, None)  # which sleeps
-                turn = 0 if call.interrupted else self._inspections + place
-                call.held = precedence.give_way(family, turn, held=call.held)
+                long[place] = family
+        urgent = {place for place in long if self._calls[place].interrupted}
+        self._precedence.give_way(long, urgent)
 
     def _end_everything(self) -> None:
         """Once nobody is there to be told: here, waiting for one process is all there is to do."""
