@@ -66,7 +66,7 @@ class ComputeSettings(Settings):
     """Threads of this process; 0 is one beside workers, and otherwise one a core."""
     micro_tokens: PositiveInt = 2048
     """Tokens in one forward and backward pass."""
-    logit_tokens: PositiveInt = 1024
+    logit_tokens: PositiveInt = 2048
     """Trained tokens whose logits exist at once; those of more are computed twice."""
     precision: Precision = "auto"
     """Number type of matrix multiplications, and of what passes between them. Trained weights,
