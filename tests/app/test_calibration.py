@@ -138,6 +138,26 @@ def test_a_run_is_calibrated_once_and_says_so(context, said, tmp_path):
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core: there is nothing to find")
+@pytest.mark.parametrize(
+    ("gain", "large", "precision", "told"),
+    [
+        (3.0, 1, "auto", True),
+        (1.9, 1, "auto", False),
+        (3.0, 2**40, "auto", False),
+        (3.0, 1, "float32", False),
+    ],
+)
+def test_numbers_that_this_processor_multiplies_faster_are_told_of(
+    context, said, monkeypatch, gain, large, precision, told
+):
+    monkeypatch.setattr("forethought.app.context.bfloat16_gain", lambda: gain)
+    monkeypatch.setattr("forethought.app.context.LARGE", large)
+    context.recipe.compute = ComputeSettings(device="cpu", precision=precision)
+    chosen(context, local_model())
+    assert ("--compute.precision=bfloat16" in said.getvalue()) is told
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core: there is nothing to find")
 @pytest.mark.parametrize("kept", ["", "{", "[]", '{"workers": 1}', '{"workers": 1, "cores": 99}'])
 def test_what_was_found_elsewhere_or_damaged_is_found_again(context, said, tmp_path, kept):
     (tmp_path / CALIBRATION).write_text(kept)

@@ -5,7 +5,14 @@ import warnings
 import pytest
 import torch
 
-from forethought.learning.precision import NATIVE, SlowPrecision, chosen_dtype, has_native
+from forethought.learning import precision as precisions
+from forethought.learning.precision import (
+    NATIVE,
+    SlowPrecision,
+    bfloat16_gain,
+    chosen_dtype,
+    has_native,
+)
 
 CPU = torch.device("cpu")
 HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -39,3 +46,13 @@ def test_a_processor_without_such_numbers_is_told_to_be_slow(precision):
 def test_what_a_processor_multiplies_is_found_in_what_it_says_of_itself(precision):
     flags = torch.cpu.get_capabilities()
     assert has_native(precision, CPU) == any(flags.get(name, False) for name in NATIVE[precision])
+
+
+def test_what_bfloat16_gains_is_measured_where_there_are_instructions_for_it(monkeypatch):
+    monkeypatch.setattr(precisions, "has_bfloat16", lambda device: True)
+    assert bfloat16_gain() > 0
+    seconds = {torch.float32: 3.0, torch.bfloat16: 1.5}
+    monkeypatch.setattr(precisions, "_product_seconds", seconds.get)
+    assert bfloat16_gain() == 2.0
+    monkeypatch.setattr(precisions, "has_bfloat16", lambda device: False)
+    assert bfloat16_gain() == 1.0
