@@ -39,6 +39,8 @@ HOSTILE = {
 }
 CLIENTS = 32
 """Clients with benign calls under load: four for each place of two servers."""
+HOSTILE_CLIENTS = 4 * CLIENTS
+"""Clients that take turns with hostile ones: enough that one is free when the next is due."""
 BENIGN_TO_ONE = 9
 """Benign calls to a hostile one: a tenth of all calls is hostile."""
 
@@ -96,17 +98,17 @@ class Crowd:
 async def crowded(tool: PythonTool, seconds: float, *, hostile: bool) -> Crowd:
     """Benign calls by `CLIENTS`, one after the other; with `hostile`, beside hostile ones.
 
-    As many other clients take turns with those of `HEAVY` and begin one for every `BENIGN_TO_ONE`
-    benign calls that are begun, so that these never have fewer clients. Latencies are counted for
+    Other clients take turns with those of `HEAVY` and begin one for every `BENIGN_TO_ONE` benign
+    calls that are begun, so that these never have fewer clients. Latencies are counted for
     so many seconds, once a fifth of them has passed: meanwhile hostile calls fill their places.
     """
     now = time.perf_counter()
     crowd = Crowd(tool=tool, counted=now + seconds / 5, end=now + seconds * 6 / 5)
     programs = cycle(HEAVY)
     async with asyncio.TaskGroup() as hostile_clients:
-        for _ in range(CLIENTS * hostile):
+        for _ in range(HOSTILE_CLIENTS * hostile):
             hostile_clients.create_task(crowd.hostile_client(programs))
         await asyncio.gather(*(crowd.benign_client() for _ in range(CLIENTS)))
-        for _ in range(CLIENTS):
+        for _ in range(HOSTILE_CLIENTS):
             crowd.due.release()  # who still waits for a turn may go
     return crowd
