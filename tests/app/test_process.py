@@ -117,6 +117,30 @@ def test_a_second_press_ends_a_clean_up_that_hangs():
         run_until_interrupted(work())
 
 
+@pytest.mark.parametrize("swallowed", [asyncio.CancelledError, KeyboardInterrupt])
+def test_an_end_that_hangs_is_interrupted_without_another_press(monkeypatch, swallowed):
+    monkeypatch.setattr("forethought.app.process.PATIENCE", 0.5)
+    ended = []
+
+    async def work():
+        later()
+        try:
+            if swallowed is KeyboardInterrupt:
+                busy(ended)
+            else:
+                await asyncio.sleep(60)
+        except swallowed:
+            ended.append("swallowed")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("ended")
+
+    with pytest.raises(KeyboardInterrupt):
+        run_until_interrupted(work())
+    assert ended[-2:] == ["swallowed", "ended"]
+
+
 def test_what_nobody_interrupts_ends_as_it_does():
     async def work():
         raise ValueError("its own")

@@ -11,6 +11,9 @@ from typing import Any
 
 GRACE = 0.25
 """Seconds that work may keep the event loop from hearing Ctrl-C."""
+PATIENCE = 15.0
+"""Seconds that what was begun may take to end after Ctrl-C: then, whatever runs or waits is
+interrupted, and again after as many."""
 
 
 @contextmanager
@@ -44,7 +47,8 @@ def run_until_interrupted(work: Coroutine[Any, Any, None]) -> None:
 
     The loop's task is cancelled where it waits, as `asyncio.run` does it. Work that keeps the loop
     from turning for `GRACE` seconds, such as loading a model, gets a `KeyboardInterrupt` where it
-    is; so does everything at a second Ctrl-C. Either way `KeyboardInterrupt` is raised here.
+    is; so does everything at a second Ctrl-C, and what has not ended after `PATIENCE`. Either way
+    `KeyboardInterrupt` is raised here.
     """
     if current_thread() is not main_thread():
         asyncio.run(work)  # signals are for another thread
@@ -86,6 +90,7 @@ class _Ending:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.task: asyncio.Task[Any] | None = None
         self._pressed = False
+        self._insisted = False
         self.heard = False
 
     @contextmanager
@@ -107,11 +112,12 @@ class _Ending:
             raise KeyboardInterrupt
         self._pressed = True
         self.loop.call_soon_threadsafe(self._hear)
-        signal.setitimer(signal.ITIMER_REAL, GRACE)
+        signal.setitimer(signal.ITIMER_REAL, GRACE, PATIENCE)
 
     def insist(self, number: int, frame: object) -> None:
-        """Interrupt what runs, unless the loop has heard."""
-        if self._pressed and not self.heard:
+        """Interrupt what runs, unless the loop has heard and it is the first time."""
+        first, self._insisted = not self._insisted, True
+        if self._pressed and not (first and self.heard):
             self.heard = True
             raise KeyboardInterrupt
 
