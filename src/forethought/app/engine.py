@@ -36,6 +36,9 @@ WORKING = 400 * 2**20
 """Bytes beside those: caches, the activations of a small batch, and what a GPU library takes."""
 
 
+_TRIM_THRESHOLD, _MAPPED_FROM = -1, -3  # mallopt(3)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """A model that speaks and learns on this machine."""
@@ -149,9 +152,6 @@ def compute_in_one_thread() -> None:
     Call it before anything is computed here: threads that exist wait for a core, or spin.
     """
     torch.set_num_threads(1)
-
-
-_TRIM_THRESHOLD, _MAPPED_FROM = -1, -3  # mallopt(3)
 
 
 def keep_freed_memory() -> None:

@@ -69,12 +69,15 @@ class Precedence:
         (self._held.add if hold else self._held.discard)(place)
 
 
-def _make_nicer(processes: Collection[int], threads: int) -> None:
-    nice = niceness(threads, os.getpriority(os.PRIO_PROCESS, 0))
+def _make_nicer(processes: Collection[int], count: int) -> None:
+    threads: list[int] = []
     for process in processes:
-        with suppress(OSError):  # it, or a thread of it, has just ended, or is nicer already
-            for thread in map(int, os.listdir(f"/proc/{process}/task")):
-                os.setpriority(os.PRIO_PROCESS, thread, nice)
+        with suppress(OSError):  # it has just ended
+            threads += map(int, os.listdir(f"/proc/{process}/task"))
+    nice = niceness(count, os.getpriority(os.PRIO_PROCESS, 0))
+    for thread in threads:
+        with suppress(OSError):  # it has just ended, or is nicer already
+            os.setpriority(os.PRIO_PROCESS, thread, nice)
 
 
 def niceness(threads: int, usual: int) -> int:
