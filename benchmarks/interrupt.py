@@ -118,6 +118,7 @@ class Commands:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                env={**os.environ, "PYTHONFAULTHANDLER": "1"},  # SIGABRT says where it is
                 # As a terminal starts it: a shell's background jobs ignore the signal.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
             )
@@ -208,6 +209,12 @@ def stepped(folder: Path, stage: str) -> Callable[[], bool]:
     return more
 
 
+def say_where(process: psutil.Process) -> None:
+    """Let a process that does not end say in its log where it is; whether it waits for a disk."""
+    print(f"process {process.pid} has not ended: its state is {process.status()}", flush=True)
+    process.send_signal(signal.SIGABRT)
+
+
 def interrupt(process: Process) -> tuple[float, int, int]:
     """Press Ctrl-C: seconds to the end, the exit code, and how many processes were left.
 
@@ -220,6 +227,10 @@ def interrupt(process: Process) -> tuple[float, int, int]:
     while process.poll() is None and time.monotonic() - began < PATIENCE:
         time.sleep(LOOK / 5)
     seconds = time.monotonic() - began
+    if process.poll() is None:
+        say_where(one)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GOAL)
     _, left = psutil.wait_procs(members, timeout=GOAL)
     for each in left:
         with contextlib.suppress(psutil.NoSuchProcess):

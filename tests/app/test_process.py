@@ -47,6 +47,7 @@ def handlers():
     """Whatever a test does, the process listens as before."""
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)]
     yield
+    assert signal.set_wakeup_fd(-1) == -1
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)] == before
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
@@ -139,6 +140,29 @@ def test_an_end_that_hangs_is_interrupted_without_another_press(monkeypatch, swa
     with pytest.raises(KeyboardInterrupt):
         run_until_interrupted(work())
     assert ended[-2:] == ["swallowed", "ended"]
+
+
+def test_a_press_that_another_thread_receives_ends_a_wait():
+    ended = []
+
+    def elsewhere():
+        time.sleep(0.2)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        ended.append("pressed")
+
+    async def work():
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        began = time.monotonic()
+        try:
+            await asyncio.sleep(20)
+        finally:
+            ended.append(time.monotonic() - began < 10)
+            thread.join()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_until_interrupted(work())
+    assert ended == ["pressed", True]
 
 
 def test_what_nobody_interrupts_ends_as_it_does():

@@ -1,5 +1,8 @@
 """What the benchmark of interrupted runs waits for, does and calls good."""
 
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -11,6 +14,7 @@ from benchmarks.interrupt import (
     committed,
     ends_of,
     foretold,
+    interrupt,
     is_working,
     last_seconds,
     moments_of,
@@ -85,10 +89,33 @@ def test_a_command_is_interrupted_and_then_goes_on_to_its_end(tmp_path):
     recipe = write_recipe(tmp_path)
     commands = Commands(recipe=recipe, folder=tmp_path / "run", changes=("--collect.problems=20",))
     (end,) = ends_of(commands, "collect", [Moment(stage="collect", amount=0.0)])
-    assert end.code == INTERRUPTED
+    assert end.code == INTERRUPTED, commands.log.read_text()
     with Run.read(commands.folder) as run:
         assert run.stage("collect").finished
     assert "Stopped." in commands.log.read_text()
+
+
+def test_a_command_that_does_not_end_says_where_it_was(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("benchmarks.interrupt.PATIENCE", 0.5)
+    monkeypatch.setattr("benchmarks.interrupt.GOAL", 0.5)
+    script = (
+        "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint(1, flush=True)\n"
+        "def stuck():\n    time.sleep(60)\nstuck()"
+    )
+    log = tmp_path / "log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-X", "faulthandler", "-c", script],
+            stdout=subprocess.PIPE,
+            stderr=file,
+            start_new_session=True,
+        )
+    with process:
+        assert process.stdout.readline() == b"1\n"
+        _, code, _ = interrupt(process)
+    assert code == -signal.SIGABRT
+    assert "in stuck" in log.read_text()
+    assert "has not ended: its state is sleeping" in capsys.readouterr().out
 
 
 def test_the_changes_of_the_benchmark_make_a_recipe(tmp_path):

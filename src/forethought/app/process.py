@@ -3,9 +3,10 @@
 import asyncio
 import gc
 import signal
+import socket
 import sys
 from collections.abc import Coroutine, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import current_thread, main_thread
 from typing import Any
 
@@ -68,11 +69,37 @@ async def _interruptible(work: Coroutine[Any, Any, None], ending: "_Ending") -> 
     loop.set_exception_handler(_tell)
     ending.loop, ending.task = loop, asyncio.current_task()
     try:
-        await work
+        with _woken(loop):
+            await work
     except KeyboardInterrupt:
         raise asyncio.CancelledError from None  # as an end of a task the loop takes no other
     finally:
         ending.loop = None
+
+
+@contextmanager
+def _woken(loop: asyncio.AbstractEventLoop) -> Generator[None]:
+    """Let every signal end the loop's wait for events.
+
+    One that comes a moment before the wait, or to another thread, would not be answered before
+    the next event.
+    """
+    here, there = socket.socketpair()
+    with here, there:
+        here.setblocking(False)
+        there.setblocking(False)
+        loop.add_reader(here, _emptied, here)
+        before = signal.set_wakeup_fd(there.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(here)
+
+
+def _emptied(wire: socket.socket) -> None:
+    with suppress(BlockingIOError):
+        wire.recv(4096)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

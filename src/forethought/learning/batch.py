@@ -82,19 +82,12 @@ class Batch:
         return [row[:length] for row, length in zip(rows, lengths, strict=False)]
 
     def portions(self, tokens: int) -> list[list[int]]:
-        """Row numbers in portions of at most `tokens` tokens to read; neighbours begin alike.
+        """Row numbers in portions of at most `tokens` tokens to read, as few tokens as may be.
 
-        A row longer than that is a portion of its own.
+        Neighbours begin alike. A row longer than that is a portion of its own.
         """
         rows = Alike.sort(self.needed())
-        cuts = [0][: len(rows.order)]
-        apart = 0
-        for last, length in enumerate(rows.lengths):
-            apart += length
-            if last > cuts[-1] and apart > tokens and rows.laid(cuts[-1], last + 1) > tokens:
-                cuts.append(last)
-                apart = length
-        return [rows.order[one:other] for one, other in pairwise([*cuts, len(rows.order)])]
+        return [rows.order[one:other] for one, other in pairwise(rows.cuts(tokens))]
 
     def deal(self, hands: int) -> list[list[int]]:
         """Row numbers dealt to `hands` workers: about the same work each, neighbours together."""

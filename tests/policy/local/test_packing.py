@@ -1,5 +1,7 @@
 """Rows lie end to end, and what they begin with alike lies once where that pays."""
 
+from itertools import chain, combinations, pairwise
+
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -92,3 +94,38 @@ def test_rows_have_in_common_what_comes_before_their_first_difference():
     assert alike([1, 2, 3], [1, 2, 4]) == 2
     assert alike([1, 2], [1, 2, 4]) == 2
     assert alike([3], [4]) == alike([], [4]) == 0
+
+
+def all_cuts(rows, tokens):
+    """Every way to cut so many sorted rows into portions that fit, or hold one row alone."""
+    count = len(rows.order)
+    for inner in chain.from_iterable(combinations(range(1, count), n) for n in range(count)):
+        cuts = [0, *inner, count]
+        if all(b - a == 1 or rows.laid(a, b) <= tokens for a, b in pairwise(cuts)):
+            yield cuts
+
+
+def lost(rows, cuts):
+    return sum(rows.alike[cut - 1] for cut in cuts[1:-1])
+
+
+@quick
+@given(st.lists(st.lists(few, min_size=1, max_size=12), min_size=1, max_size=7), st.integers(1, 40))
+def test_portions_fit_and_no_others_lay_less_twice(rows, tokens):
+    rows = Alike.sort(rows)
+    cuts = rows.cuts(tokens)
+    possible = [*all_cuts(rows, tokens)]
+    assert cuts in possible
+    assert lost(rows, cuts) == min(lost(rows, each) for each in possible)
+
+
+def test_no_rows_are_cut_into_no_portions():
+    assert Alike.sort([]).cuts(8) == [0]
+
+
+def test_rows_that_begin_alike_are_not_parted_where_others_can_be():
+    one, other = list(range(10)), list(range(50, 60))
+    group = [[*one, 100], [*one, 101]]
+    rows = Alike.sort([*group, [*other, 100], [*other, 101], [*other, 102]])
+    assert rows.cuts(24) == [0, 2, 5]
+    assert rows.laid(0, 4) <= 24  # cutting as late as may be would part the second

@@ -10,7 +10,7 @@ Shapes: B rows, T positions, N tokens laid.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -107,6 +107,38 @@ class Alike:
         """How many tokens are laid for rows `first` to `end` of this order."""
         spans = _spans(self.lengths[first:end], self.alike[first : max(end - 1, first)])
         return sum(span.end - span.begin for span in spans)
+
+    def cuts(self, tokens: int) -> list[int]:
+        """Where to cut this order into portions for which at most `tokens` tokens are laid.
+
+        What the two rows at a cut have in common is laid twice: the cuts are those where that is
+        least in all. From 0 to the number of rows; a longer row is a portion of its own.
+
+        >>> Alike.sort([[5, 6, 7], [5, 6, 8], [9, 1, 2], [9, 1, 3], [9, 1, 4]]).cuts(8)
+        [0, 2, 5]
+        """
+        before, lost = [0, *accumulate(self.lengths)], [0, *self.alike]
+        least, starts = (
+            [0],
+            [0],
+        )  # of the portions up to each row: tokens lost, the last one's start
+        first = 0
+
+        def fits(start: int, end: int) -> bool:
+            short = start == end - 1 or before[end] - before[start] <= tokens
+            return short or self.laid(start, end) <= tokens
+
+        for end in range(1, len(before)):
+            while not fits(first, end):
+                first += 1
+            found = sorted(range(first, end), key=lambda start: least[start] + lost[start])
+            start = next(each for each in found if fits(each, end))
+            least.append(least[start] + lost[start])
+            starts.append(start)
+        cuts = [len(starts) - 1]
+        while cuts[-1]:
+            cuts.append(starts[cuts[-1]])
+        return cuts[::-1]
 
 
 def pack(rows: Sequence[Sequence[int]]) -> Packing:
