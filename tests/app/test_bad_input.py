@@ -15,8 +15,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from app.small import copied, forethought, refused
 from disks import as_nobody
 from forethought.app.context import Context
-from forethought.app.engine import (
-    available_memory,
+from forethought.app.engine import available_memory
+from forethought.app.memory import (
     memory_needed,
     refuse_too_large,
     refuse_unbuildable,
@@ -240,11 +240,13 @@ def test_a_model_that_does_not_fit_is_refused_in_numbers(staged):
     model = load_local(str(staged.sft / "checkpoints" / "sft_second" / "19"))
     needed = memory_needed(model, 2, on_gpu=False)
     with pytest.raises(RecipeError) as refusal:
-        refuse_too_large(model, needed, 300 * 2**20)
+        refuse_too_large(model, 2, needed, 300 * 2**20)
     message = str(refusal.value)
     assert "0.0M parameters needs about 0.4 GiB more to train, 0.3 GiB are free" in message
-    assert "choose a smaller model, set model.lora_rank, or free memory" in message
-    refuse_too_large(model, needed, needed)
+    assert "choose a smaller model, fewer workers (compute.workers = 2) or lower" in message
+    refuse_too_large(model, 2, needed, needed)
+    with pytest.raises(RecipeError, match=r"choose a smaller model or lower compute\.micro_tokens"):
+        refuse_too_large(model, 0, needed, needed - 1)
 
 
 def test_a_model_too_large_to_be_made_is_refused_before_it_is_made():

@@ -25,9 +25,10 @@ from forethought.app.calibration import (
     trials,
 )
 from forethought.app.context import CALIBRATION, Context
-from forethought.app.engine import affordable, memory_needed
+from forethought.app.engine import affordable, worker_count
+from forethought.app.memory import memory_needed
 from forethought.app.show import Show
-from forethought.core.errors import PolicyError
+from forethought.core.errors import PolicyError, RecipeError
 from forethought.learning.settings import ComputeSettings
 from forethought.policy.local.crew import ForkedCrew, LocalCrew
 from forethought.policy.local.decoder import Decoder
@@ -110,6 +111,19 @@ def test_workers_are_as_many_as_their_weights_and_gradients_have_room(trained, r
     assert found == 0 or SLACK + 4 * (weights + found * trained) <= room
 
 
+def test_workers_that_shared_memory_has_no_room_for_are_refused(monkeypatch):
+    model = local_model()
+    room = SLACK + 3 * 4 * model.parameters  # the weights, and the gradients of two
+    monkeypatch.setattr(
+        "forethought.app.calibration.shutil.disk_usage", lambda folder: SimpleNamespace(free=room)
+    )
+    assert worker_count(model, ComputeSettings(workers=2)) == 2
+    assert worker_count(model, ComputeSettings(workers="auto")) <= 2
+    remedy = r"compute\.workers = 3: /dev/shm has room for 2 .* set compute\.workers = 2"
+    with pytest.raises(RecipeError, match=remedy):
+        worker_count(model, ComputeSettings(workers=3))
+
+
 def test_where_memory_is_short_there_are_fewer_workers_or_none():
     needed = partial(memory_needed, local_model(), on_gpu=False)
     assert affordable(4, needed, needed(4)) == 4
@@ -150,8 +164,8 @@ def test_a_run_is_calibrated_once_and_says_so(context, said, tmp_path):
 def test_numbers_that_this_processor_multiplies_faster_are_told_of(
     context, said, monkeypatch, gain, large, precision, told
 ):
-    monkeypatch.setattr("forethought.app.context.bfloat16_gain", lambda: gain)
-    monkeypatch.setattr("forethought.app.context.LARGE", large)
+    monkeypatch.setattr("forethought.learning.precision.bfloat16_gain", lambda: gain)
+    monkeypatch.setattr("forethought.learning.precision.LARGE", large)
     context.recipe.compute = ComputeSettings(device="cpu", precision=precision)
     chosen(context, local_model())
     assert ("--compute.precision=bfloat16" in said.getvalue()) is told

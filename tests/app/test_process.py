@@ -13,6 +13,8 @@ import time
 import pytest
 
 from forethought.app.process import loading, run_until_interrupted
+from forethought.policy.local.crew import LocalCrew
+from tiny import network
 
 
 def press():
@@ -163,6 +165,24 @@ def test_a_press_that_another_thread_receives_ends_a_wait():
     with pytest.raises(KeyboardInterrupt):
         run_until_interrupted(work())
     assert ended == ["pressed", True]
+
+
+def test_a_wait_for_a_crew_is_interrupted_as_everything_else():
+    crew = LocalCrew(network())
+
+    async def work():
+        later()
+        try:
+            crew.run_now(waits, [None])
+        finally:
+            crew.close()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_until_interrupted(work())
+
+
+def waits(replica, payload, port):
+    port.wait()
 
 
 def test_what_nobody_interrupts_ends_as_it_does():

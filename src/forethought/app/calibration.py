@@ -8,6 +8,7 @@ or so, with the model at hand: first many turns, then the few that are left when
 
 import os
 import shutil
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 
+from forethought.core.errors import RecipeError
 from forethought.policy.local.continuous import ContinuousBatch
 from forethought.policy.local.crew import ForkedCrew, LocalCrew
 from forethought.policy.local.models import LocalModel
@@ -139,12 +141,25 @@ def most_workers(model: LocalModel) -> int:
     """How many workers can be had here: one a core, if this system forks and has room for them."""
     if cores() == 1 or not hasattr(os, "fork"):
         return 0
+    return min(cores(), _workers_with_room(model))
+
+
+def refuse_without_room(model: LocalModel, workers: int) -> None:
+    """Raise `RecipeError` for more workers than shared memory has room for."""
+    if workers > (most := _workers_with_room(model)):
+        raise RecipeError(
+            f"compute.workers = {workers}: {SHARED_MEMORY} has room for {most} of this model; set "
+            f"compute.workers = {most}, or give it more room (a container: --shm-size)"
+        )
+
+
+def _workers_with_room(model: LocalModel) -> int:
     try:
         room = shutil.disk_usage(SHARED_MEMORY).free
     except OSError:
-        return cores()  # no such folder here: shared memory is limited by memory alone
+        return sys.maxsize  # no such folder here: shared memory is limited by memory alone
     trained = sum(each.numel() for each in trained_parameters(model.network))
-    return min(cores(), room_for_workers(model.parameters, trained, room))
+    return room_for_workers(model.parameters, trained, room)
 
 
 def room_for_workers(parameters: int, trained: int, room: int) -> int:

@@ -23,7 +23,7 @@ from forethought.learning.checkpoint import Checkpoints, refuse_damaged
 from forethought.learning.held_out import HELD_OUT_LOSS, best_first
 from forethought.learning.keeping import Keeping, Watcher
 from forethought.learning.practice import best_rounds_first
-from forethought.learning.precision import bfloat16_gain
+from forethought.learning.precision import faster_precision
 from forethought.learning.settings import PhaseSettings
 from forethought.policy.local.models import LocalModel, load_local
 
@@ -34,8 +34,6 @@ RL = (*MEASURE, "rl")
 
 CALIBRATION = "calibration.json"
 """In a run's folder: who computes fastest, and how fast."""
-LARGE = 2**25
-"""Parameters from which on products of matrices are most of a model's work."""
 CHOSEN = "chosen"
 """A training stage's document that names the step whose weights it ended with, if not the last."""
 MOST_UNMEASURED = 0.1
@@ -193,18 +191,9 @@ class Context:
                 kept.write_text(json.dumps(document), encoding="utf-8")
                 again = f"{setting(engine.workers)} repeats it"
                 self.show.say(f"calibration: {engine.calibration} ({again})")
-                self._tell_of_bfloat16(model)
+                if faster := faster_precision(self.recipe.compute.precision, model.parameters):
+                    self.show.say(faster)
             yield engine
-
-    def _tell_of_bfloat16(self, model: LocalModel) -> None:
-        """Say so where products of matrices are most of the work and could be made much faster."""
-        if self.recipe.compute.precision != "auto" or model.parameters < LARGE:
-            return
-        if (gain := bfloat16_gain()) >= 2:
-            self.show.say(
-                f"this processor multiplies bfloat16 {gain:.1f} times as fast as float32, which is "
-                "used for its exactness: --compute.precision=bfloat16 is faster"
-            )
 
     @property
     def last_phase(self) -> PhaseSettings:

@@ -14,27 +14,27 @@ import psutil
 import torch
 
 from forethought.agents.tool_agent import AgentSettings, ToolAgent
-from forethought.app.calibration import Calibration, cores, fastest_crew, most_workers
+from forethought.app.calibration import (
+    Calibration,
+    cores,
+    fastest_crew,
+    most_workers,
+    refuse_without_room,
+)
+from forethought.app.memory import memory_needed, pass_size, refuse_too_large
 from forethought.app.sampling import reply_tokens
 from forethought.core.errors import RecipeError
 from forethought.learning.credit.settings import CriticSettings
-from forethought.learning.eight_bit import moments_size
 from forethought.learning.learner import LocalLearner
 from forethought.learning.precision import chosen_dtype
 from forethought.learning.settings import ComputeSettings, OptimizerSettings
 from forethought.policy.local.crew import Crew, ForkedCrew, LocalCrew
-from forethought.policy.local.fused import PACKED_FROM
 from forethought.policy.local.models import LocalModel
-from forethought.policy.local.replica import trained_parameters
 from forethought.policy.local.sampler import LocalSampler
 from forethought.policy.protocol import SamplingSettings
 from forethought.policy.token_policy import TokenPolicy
 from forethought.tasks.protocol import Grader
 from forethought.tools.protocol import Tools
-
-WORKING = 400 * 2**20
-"""Bytes beside those: caches, the activations of a small batch, and what a GPU library takes."""
-
 
 _TRIM_THRESHOLD, _MAPPED_FROM = -1, -3  # mallopt(3)
 
@@ -106,7 +106,6 @@ def start_engine(
     `with_reference` keeps a frozen copy of the model as it is now, for losses with a KL penalty.
     `optimizers` are those that train it sooner or later: memory is asked for the largest.
     """
-    workers = worker_count(model, compute)
     device = chosen_device(compute)
     needed = partial(
         memory_needed,
@@ -114,10 +113,9 @@ def start_engine(
         on_gpu=device.type == "cuda",
         with_reference=with_reference,
         optimizers=optimizers,
+        passing=pass_size(model, compute),
     )
-    available = available_memory(device)
-    workers = affordable(workers, needed, available) if compute.workers == "auto" else workers
-    refuse_too_large(model, needed(workers), available)
+    workers = fitting_workers(model, compute, needed, available_memory(device))
     model.network.to(device).eval()
     reference = copy.deepcopy(model.network).requires_grad_(False) if with_reference else None
     dtype = chosen_dtype(compute.precision, device) or torch.float32
@@ -175,8 +173,23 @@ def worker_count(model: LocalModel, compute: ComputeSettings) -> int:
             )
         return 0
     if compute.workers != "auto":
+        refuse_without_room(model, compute.workers)
         return compute.workers
     return most_workers(model)
+
+
+def fitting_workers(
+    model: LocalModel, compute: ComputeSettings, needed: Callable[[int], int], available: int
+) -> int:
+    """How many worker processes to use or try, of which each number needs so many bytes.
+
+    Raises `RecipeError` where `available` bytes are not enough for the model.
+    """
+    workers = worker_count(model, compute)
+    if compute.workers == "auto":
+        workers = affordable(workers, needed, available)
+    refuse_too_large(model, workers, needed(workers), available)
+    return workers
 
 
 def affordable(workers: int, needed: Callable[[int], int], available: int) -> int:
@@ -187,50 +200,6 @@ def affordable(workers: int, needed: Callable[[int], int], available: int) -> in
     """
     enough = (each for each in range(workers, 0, -1) if needed(each) <= available)
     return next(enough, 0)
-
-
-def memory_needed(
-    model: LocalModel,
-    workers: int,
-    *,
-    on_gpu: bool,
-    with_reference: bool = False,
-    optimizers: Sequence[OptimizerSettings] = (),
-) -> int:
-    """Bytes that training `model` takes beside what it occupies already, before it has moved.
-
-    A gradient, one more for each worker, and the moments of the largest of `optimizers` (AdamW).
-    On a CPU the weights lie where they will be used, and every sampler has large matrices once more
-    in the order in which it reads them; a GPU has to take the weights, too.
-    """
-    learning = sum(each.numel() for each in trained_parameters(model.network))
-    copies = on_gpu + with_reference
-    sizes = [each.numel() for each in model.network.parameters() if each.ndim > 1]
-    packed = 0 if on_gpu else max(1, workers) * sum(n for n in sizes if n >= PACKED_FROM)
-    held = model.parameters * copies + learning * (1 + workers) + packed
-    moments = max(moments_size(model.network, each) for each in optimizers or [OptimizerSettings()])
-    return 4 * held + moments + WORKING
-
-
-def refuse_too_large(model: LocalModel, needed: int, available: int) -> None:
-    """Raise `RecipeError` when training `model` needs more than `available` bytes."""
-    if needed > available:
-        raise RecipeError(
-            f"memory: a model of {model.parameters / 1e6:.1f}M parameters needs about "
-            f"{needed / 2**30:.1f} GiB more to train, {available / 2**30:.1f} GiB are free; choose "
-            "a smaller model, set model.lora_rank, or free memory"
-        )
-
-
-def refuse_unbuildable(parameters: int, available: int) -> None:
-    """Raise `RecipeError` when the weights alone of a model not made yet are too large."""
-    needed = 4 * parameters + WORKING
-    if needed > available:
-        raise RecipeError(
-            f"memory: a model of {parameters / 1e6:.1f}M parameters needs about "
-            f"{needed / 2**30:.1f} GiB to be made, {available / 2**30:.1f} GiB are free; choose a "
-            "smaller model (model.width, model.layers), or free memory"
-        )
 
 
 def available_memory(device: torch.device) -> int:

@@ -72,6 +72,7 @@ async def _interruptible(work: Coroutine[Any, Any, None], ending: "_Ending") -> 
         with _woken(loop):
             await work
     except KeyboardInterrupt:
+        ending.heard = True  # also one that was raised by another handler than this one's
         raise asyncio.CancelledError from None  # as an end of a task the loop takes no other
     finally:
         ending.loop = None

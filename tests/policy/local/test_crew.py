@@ -12,8 +12,9 @@ import torch
 
 from forethought.core.errors import PolicyError
 from forethought.policy.local.continuous import ContinuousBatch
-from forethought.policy.local.crew import ForkedCrew, LocalCrew
+from forethought.policy.local.crew import FewerWorkersError, ForkedCrew, LocalCrew
 from forethought.policy.local.turns import Request
+from forethought.policy.local.worker import fork_worker
 from tiny import GREEDY, network
 
 
@@ -255,6 +256,31 @@ def test_the_loop_does_not_listen_to_a_closed_crew():
         return [asyncio.get_running_loop().remove_reader(number) for number in numbers]
 
     assert asyncio.run(close_at_work()) == [False, False]
+
+
+def test_payloads_for_a_worker_that_is_known_to_be_gone_are_refused_with_the_remedy(forked):
+    _, victim = asyncio.run(forked.run(own_process, [None, None], silent))
+    os.kill(victim, signal.SIGKILL)
+    with pytest.raises(PolicyError, match="model worker 1 died"):
+        asyncio.run(forked.run(own_process, [None, None], silent))
+    with pytest.raises(FewerWorkersError, match="the same command again: it resumes"):
+        asyncio.run(forked.run(own_process, [None, None], silent))
+    assert len(asyncio.run(forked.run(own_process, [None], silent))) == forked.size == 1
+
+
+def test_a_worker_that_cannot_be_forked_takes_the_others_with_it(monkeypatch):
+    begun = []
+
+    def fork_one(estate, earlier):
+        if earlier:
+            raise BlockingIOError("no process left")
+        begun.append(fork_worker(estate, earlier))
+        return begun[-1]
+
+    monkeypatch.setattr("forethought.policy.local.crew.fork_worker", fork_one)
+    with pytest.raises(BlockingIOError):
+        ForkedCrew(network(), 2)
+    assert not begun[0].alive
 
 
 def test_a_worker_that_died_before_is_found_out(forked):

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -456,6 +457,53 @@ def test_when_every_worker_is_dead_turns_fail_with_the_reason():
 
     with pytest.raises(PolicyError, match=r"every model worker died.*resumes"):
         asyncio.run(run())
+
+
+def test_turns_that_waited_for_a_worker_which_died_meanwhile_are_sampled_by_the_others():
+    async def run(crew):
+        sampler = LocalSampler(crew=crew)
+        begun = asyncio.Event()
+        _, victim = await crew.run(process_id, [None, None], lambda place, value: None)
+        winding_up = asyncio.create_task(
+            crew.run(goes_on, [None, None], lambda place, value: begun.set())
+        )
+        await begun.wait()
+        turn = asyncio.create_task(alone(sampler.sit(), 1))
+        await asyncio.sleep(0.05)  # until the turn waits for the crew, which has two workers still
+        os.kill(victim, signal.SIGKILL)
+        with pytest.raises(WorkerDiedError):
+            await winding_up
+        return await turn
+
+    crew = ForkedCrew(network(), 2)
+    try:
+        assert asyncio.run(run(crew)).ids
+    finally:
+        crew.close()
+
+
+def goes_on(replica, payload, port):
+    port("begun")
+    time.sleep(0.3)
+
+
+def test_a_session_that_ended_leaves_nobody_a_home_and_the_next_one_finds_new_ones():
+    async def run():
+        crew, sampler = scripted(size=2)
+        seats = [sampler.sit() for _ in range(2)]
+
+        async def homes():
+            await asyncio.gather(*(asked(seat, n + 1) for n, seat in enumerate(seats)))
+            return [seat.home for seat in seats]
+
+        first = await homes()
+        for each in crew.stopped:
+            each.set()
+        await asyncio.sleep(0.05)
+        between = [seat.home for seat in seats]
+        return first, between, await homes()
+
+    assert asyncio.run(run()) == ([0, 1], [None, None], [0, 1])
 
 
 def test_an_error_that_no_turn_fails_of_is_said():

@@ -8,8 +8,9 @@ import torch
 from forethought.agents.groups import attempt_groups, refuse_unmeasured
 from forethought.agents.protocol import Solver
 from forethought.app.context import CHOSEN, MOST_UNMEASURED, SFT, Context, phase_stage
-from forethought.app.engine import Engine, available_memory, refuse_unbuildable
+from forethought.app.engine import Engine, available_memory
 from forethought.app.graders import grader_for
+from forethought.app.memory import refuse_unbuildable
 from forethought.app.program import spoken
 from forethought.app.refusals import refuse_unusable_optimizers, trainable
 from forethought.app.sampling import left_aside, reply_tokens

@@ -13,9 +13,8 @@ Shapes: B rows that speak.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import math
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -25,6 +24,7 @@ from torch import Tensor
 from forethought.core.errors import PolicyError
 from forethought.policy.local.choice import Choice, choose, uniforms
 from forethought.policy.local.inference import Inference, Piece
+from forethought.policy.local.openings import BORROWED_FROM, Openings, Reading
 from forethought.policy.local.prefixes import Prefix, alike
 from forethought.policy.local.slots import Slots
 from forethought.policy.local.turns import Request, Row
@@ -32,28 +32,12 @@ from forethought.policy.protocol import Sampled
 
 READ_AT_ONCE = 512
 """Tokens read between two steps of the rows that speak."""
-BORROWED_FROM = 32
-"""Tokens from which on it pays to begin with what another opening has read."""
 NOT_FINITE = (
     "the model's numbers are not finite: its weights are ruined, or too large for "
     'compute.precision = "float16"; set that to "float32"'
 )
 OPENINGS_KEPT = 4096
 """Tokens of finished openings that are kept for rows which begin alike, the latest first."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Reading:
-    """A prefix on its way to `ids`, and the rows that will go on from there."""
-
-    prefix: Prefix
-    ids: tuple[int, ...]
-    rows: list[Row] = field(default_factory=list[Row])
-    is_root: bool = False
-
-    @property
-    def missing(self) -> int:
-        return len(self.ids) - self.prefix.length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +64,12 @@ class ContinuousBatch:
         self._inference = inference
         self._version = version
         self._read_at_once = read_at_once
-        self._openings_kept = openings_kept
-        self._nothing = inference.nothing_read()
-        self._slots = Slots(self._nothing, apart=inference.device.type == "cpu")
+        nothing_Y2KLD = inference.nothing_read()
+        self._slots = Slots(nothing_Y2KLD, apart=inference.device.type == "cpu")
         self._speaking: list[Row] = []
         self._roster: _Roster | None = None
-        self._readings: list[_Reading] = []
-        self._openings: OrderedDict[tuple[int, ...], _Reading] = OrderedDict()
+        self._readings: list[Reading] = []
+        self._openings = Openings(nothing_Y2KLD, inference.pays_to_share, openings_kept)
         self._kept: dict[int, Prefix] = {}
         self._ended: list[tuple[int, Sampled]] = []
 
@@ -109,10 +92,10 @@ class ContinuousBatch:
         context = request.ids[:-1]
         prefix = self._kept.pop(seat, None)
         if prefix is None:
-            reading = self._open(context)
+            reading = self._openings.open(context)
         else:
             prefix.keep_common(context)
-            reading = _Reading(prefix=prefix, ids=context)
+            reading = Reading(prefix=prefix, ids=context)
         reading.rows.append(row)
         if reading not in self._readings:
             self._readings.append(reading)
@@ -141,28 +124,19 @@ class ContinuousBatch:
         ended, self._ended = self._ended, []
         return ended
 
-    def _open(self, context: tuple[int, ...]) -> _Reading:
-        """The reading of an opening, begun by whoever asked for it first."""
-        reading = self._openings.get(context)
-        if reading is None:
-            prefix = Prefix(ids=[], states_Y2KLD=self._nothing)
-            reading = self._openings[context] = _Reading(prefix=prefix, ids=context)
-        self._openings.move_to_end(context)
-        return reading
-
     def _read(self) -> None:
         """Read a portion, then seat the rows whose reading is complete."""
         left = self._read_at_once
         pieces: list[Piece] = []
         begun: list[tuple[int, ...]] = []
-        for reading in self._readings:
-            if not (reading.missing and left):
-                continue
+        for reading in (each for each in self._readings if each.missing):
+            if not left:
+                break
             if not reading.prefix.length:
-                lender, alike_in = self._lender(reading)
-                if any(alike(ids, reading.ids) >= alike_in + BORROWED_FROM for ids in begun):
+                lender, common = self._openings.lender(reading.ids)
+                if any(alike(ids, reading.ids) >= common + BORROWED_FROM for ids in begun):
                     continue  # after this portion it can borrow more
-                self._borrow(reading, lender, alike_in)
+                self._openings.begin(reading, lender, common)
                 begun.append(reading.ids)
                 if not reading.missing:
                     continue
@@ -176,30 +150,7 @@ class ContinuousBatch:
         self._seat([reading for reading in self._readings if not reading.missing])
         self._readings = [reading for reading in self._readings if reading.missing]
 
-    def _lender(self, reading: _Reading) -> tuple[Prefix, int]:
-        """What begins most alike of the openings that have been read, and in how many tokens.
-
-        Tools are announced alike.
-        """
-        others = [each.prefix for each in self._openings.values() if each is not reading]
-        best = max(others, key=lambda each: alike(each.ids, reading.ids), default=reading.prefix)
-        return best, alike(best.ids, reading.ids)
-
-    def _borrow(self, reading: _Reading, lender: Prefix, length: int) -> None:
-        """Begin with the tokens that a lender begins with, if they are worth it."""
-        if length < BORROWED_FROM:
-            return
-        prefix, ids = reading.prefix, reading.ids
-        lent = [each.prefix.root for each in self._openings.values()]
-        fitting = [root for root in lent if root and alike(root.ids, ids) == root.length]
-        longest = max(fitting, key=lambda root: root.length, default=prefix)
-        # Rows of one root are the faster the more they are: better one root than two longer ones.
-        near = length - longest.length < BORROWED_FROM
-        prefix.begin_as(longest if near else lender.first(length))
-        if not self._inference.pays_to_share(prefix.length):
-            prefix.settle()
-
-    def _seat(self, complete: Iterable[_Reading]) -> None:
+    def _seat(self, complete: Iterable[Reading]) -> None:
         """Give slots to the rows that wait for these readings."""
         newcomers: list[tuple[Prefix, Prefix | None]] = []
         for reading in complete:
@@ -209,9 +160,9 @@ class ContinuousBatch:
         if newcomers:
             self._slots.join(newcomers)
             self._roster = None
-        self._forget_old_openings()
+        self._openings.forget_old()
 
-    def _root(self, reading: _Reading) -> Prefix | None:
+    def _root(self, reading: Reading) -> Prefix | None:
         """What the rows that wait for a reading will stand on: all of it, if they are several."""
         prefix = reading.prefix
         if not reading.is_root:
@@ -220,16 +171,6 @@ class ContinuousBatch:
             prefix.settle()
             reading.is_root = True
         return prefix
-
-    def _forget_old_openings(self) -> None:
-        """Keep the latest of the openings that nobody waits for any more."""
-        finished = [context for context, each in self._openings.items() if not each.rows]
-        held = sum(map(len, finished))
-        for context in finished:
-            if held <= self._openings_kept:
-                return
-            del self._openings[context]
-            held -= len(context)
 
     def _speak(self) -> None:
         rows = self._speaking

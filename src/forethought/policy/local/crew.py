@@ -27,6 +27,10 @@ from forethought.policy.local.replica import CLOSED, Job, Port, Replica, trained
 from forethought.policy.local.worker import Estate, Worker, fork_worker
 
 
+class FewerWorkersError(PolicyError):
+    """Fewer workers are alive than payloads were made for; those can still be asked."""
+
+
 class Crew(Protocol):
     """One or more replicas of a model, run side by side."""
 
@@ -157,7 +161,11 @@ class ForkedCrew:
         reference: nn.Module | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        """Fork `workers` processes. Call before threads or an event loop are started."""
+        """Fork `workers` processes.
+
+        No other thread of this process may compute meanwhile: a worker would wait for ever for a
+        lock that such a thread holds as it is copied.
+        """
         Decoder(model)  # which refuses what nothing here could compute
         fuse(model)
         self.model = model.share_memory()
@@ -169,9 +177,13 @@ class ForkedCrew:
             model=model, reference=reference, gradients_WN=self._gradients_WN, dtype=dtype
         )
         self._workers: list[Worker] = []
-        for _ in range(workers):
-            self._workers.append(fork_worker(estate, self._workers))
         self._at_work: list[Worker] = []
+        try:
+            for _ in range(workers):
+                self._workers.append(fork_worker(estate, self._workers))
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def size(self) -> int:
@@ -181,7 +193,10 @@ class ForkedCrew:
     async def run(
         self, job: Job, payloads: Sequence[Any], emit: Callable[[int, Any], None]
     ) -> list[Any]:
-        """Give each payload a worker; payloads beyond the number of workers are refused."""
+        """Give each payload a worker; more payloads than workers are refused.
+
+        Raises `FewerWorkersError` where one has died since the payloads were made.
+        """
         answers = await _in_turn(self._turn, lambda: self._run(job, payloads, emit))
         for answer in answers:
             if isinstance(answer, BaseException):
@@ -194,8 +209,13 @@ class ForkedCrew:
         alive = self._alive()
         if not alive:
             raise PolicyError("every model worker died; run the same command again: it resumes")
+        if len(payloads) > len(self._workers):
+            raise ValueError(f"{len(payloads)} payloads for {len(self._workers)} workers")
         if len(payloads) > len(alive):
-            raise ValueError(f"{len(payloads)} payloads for {len(alive)} workers")
+            raise FewerWorkersError(
+                f"a model worker died, and {len(payloads)} were asked for something; run the same "
+                "command again: it resumes"
+            )
         self._at_work = alive[: len(payloads)]
 
         async def ask(place: int, worker: Worker) -> Any:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forethought.core.errors import ForethoughtError, PolicyError, boundary
-from forethought.policy.local.crew import Crew
+from forethought.policy.local.crew import Crew, FewerWorkersError
 from forethought.policy.local.replica import GoneError
 from forethought.policy.local.rounds import Rounds
 from forethought.policy.local.speaking import (
@@ -116,6 +116,12 @@ class LocalSampler:
     def soon(self) -> None:
         """Look again once everyone who can still ask in this turn of the loop has asked."""
         asyncio.get_running_loop().call_soon(self._begin)
+
+    def begin_anew(self) -> None:
+        """No replica remembers anything any more: the next session finds homes for everyone."""
+        for seat in self._seated.values():
+            seat.home = None
+        self.soon()
 
     def give_up(self, error: ForethoughtError) -> None:
         """No replica could be had: fail every turn that waits for one."""
@@ -236,9 +242,9 @@ class _Session:
                 self.stop()
             for seat in self._at_work.values():
                 seat.fail(reason)
-            if not self._heard_of:
+            if not self._heard_of and not isinstance(reason, FewerWorkersError):
                 self._sampler.give_up(reason)
-            self._sampler.soon()
+            self._sampler.begin_anew()
 
     def _hear(self, place: int, value: Any) -> None:
         match value:
