@@ -14,6 +14,7 @@ from forethought.core.errors import RecipeError, SandboxError
 from forethought.tools.python_tool import PythonTool
 from forethought.tools.sandbox.outcome import Kind
 from forethought.tools.sandbox.remote import Service
+from forethought.tools.sandbox.tiers import open_service
 from forethought.tools.settings import PythonSettings
 
 
@@ -76,8 +77,12 @@ def settings(url, **others):
     return PythonSettings(tier="remote", url=url, **others)
 
 
+async def at_once(seconds):
+    """No rest between the times that a program is sent."""
+
+
 def run_one(url, code, stdin="", **others):
-    return asyncio.run(Service(settings(url, **others)).run(code, stdin))
+    return asyncio.run(Service(settings(url, **others), at_once).run(code, stdin))
 
 
 def test_programs_run_where_the_address_says():
@@ -126,7 +131,7 @@ def test_a_service_that_fails_twice_is_asked_a_third_time():
 def test_a_service_that_cannot_run_programs_is_infrastructure(answer):
     with service(answer) as (url, seen), pytest.raises(SandboxError):
         run_one(url, "6 * 7")
-    assert len(seen) == 4
+    assert len(seen) == 5 + 1  # and one other program
 
 
 def test_a_service_that_is_not_there_is_infrastructure():
@@ -134,6 +139,37 @@ def test_a_service_that_is_not_there_is_infrastructure():
         pass
     with pytest.raises(SandboxError, match="is the service well"):
         run_one(url, "6 * 7")
+
+
+def refused(url):
+    """Why a service is not taken, and what a program sent to it afterwards ends as."""
+
+    async def run():
+        client = Service(settings(url), at_once)
+        with pytest.raises(RecipeError) as why:
+            await open_service(client)
+        with pytest.raises(SandboxError) as after:
+            await client.run("1")
+        return str(why.value), str(after.value)
+
+    return asyncio.run(run())
+
+
+def test_a_service_that_is_not_there_is_refused_with_its_address_and_closed():
+    with service() as (url, _):
+        pass
+    why, after = refused(url)
+    assert why.startswith(f"tool.url='{url}' runs no program")
+    assert "start the service, or give the address of one that is up" in why
+    assert "client has been closed" in after
+
+
+def test_a_service_that_computes_wrongly_is_refused_and_closed():
+    wrong = {"status": "Success", "run_result": {"status": "Finished", "return_code": 0}}
+    with service(lambda asked: wrong) as (url, _):
+        why, after = refused(url)
+    assert "first program, 6 * 7, ended as ok with b''" in why
+    assert "client has been closed" in after
 
 
 def test_the_address_is_needed():

@@ -7,12 +7,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from forethought.core.errors import RecipeError, SandboxError
-from forethought.core.messages import ToolCall
-from forethought.tools.python_tool import PythonTool
 from forethought.tools.sandbox.inside.frames import HALF
 from forethought.tools.sandbox.outcome import Kind
 from forethought.tools.sandbox.remote import Service
 from forethought.tools.sandbox.turnstile import BusyError
+from forethought.tools.sandbox.wording import worded
 from forethought.tools.settings import PythonSettings
 
 BAD = "take_the_worker_down()"
@@ -30,8 +29,13 @@ class Played:
     def __init__(self, answer):
         self.answer = answer
         self.sent = []
+        self.rests = []
         self.left = asyncio.Event()
         self.asked = asyncio.Event()
+
+    async def rest(self, seconds):
+        """What its client does instead of waiting."""
+        self.rests.append(seconds)
 
     async def serve(self, reader, writer):
         head = await reader.readuntil(b"\r\n\r\n")
@@ -51,12 +55,15 @@ class Played:
             writer.close()
 
     async def reply(self, answer, reader, writer):
-        """A document, a status, a reset connection (None), or nothing at all (...)."""
+        """A document, a status, both as bytes, a reset connection (None), or nothing (...)."""
         if answer is None:
             writer.transport.abort()
         elif answer is ...:
             await reader.read()
             self.left.set()
+        elif isinstance(answer, bytes):
+            writer.write(answer)
+            await writer.drain()
         elif isinstance(answer, int):
             writer.write(b"HTTP/1.1 %d Sorry\r\nContent-Length: 0\r\n\r\n" % answer)
             await writer.drain()
@@ -80,7 +87,7 @@ def with_service(answer, go, **settings):
 
     async def run():
         async with played(answer) as (service, url):
-            client = Service(PythonSettings(tier="remote", url=url, **settings))
+            client = Service(PythonSettings(tier="remote", url=url, **settings), service.rest)
             try:
                 return await go(client, service)
             finally:
@@ -100,36 +107,56 @@ def of(code):
 
 @pytest.mark.parametrize(
     "fault",
-    [None, 502, {"status": "SandboxError", "message": "the worker is gone"}, ["nonsense"]],
+    [None, 500, 502, {"status": "SandboxError", "message": "the worker is gone"}, ["nonsense"]],
 )
 def test_a_program_that_fails_a_well_service_is_to_blame(fault):
     outcome, asked = with_service(lambda code: fault if BAD in code else finished("42\n"), of(BAD))
     assert outcome.kind is Kind.CRASH
-    assert asked == 5  # three times, another program, and once more
+    assert asked == 6  # three times, and another program after each
 
 
-@pytest.mark.parametrize("fault", [None, 502])
+@pytest.mark.parametrize("fault", [None, 429, 500, 502, 503, 504])
 def test_a_service_that_runs_nothing_is_to_blame_itself(fault):
     with pytest.raises(SandboxError, match="is the service well"):
         with_service(lambda code: fault, of(BAD))
 
 
 def test_a_service_that_comes_back_runs_the_program_after_all():
-    answers = [None, 503, None, finished("42\n"), finished("7\n")]
+    answers = [None, 503, None, 429, 502, finished("7\n")]
     outcome, asked = with_service(lambda code: answers.pop(0), of("7"))
-    assert (outcome.kind, outcome.out, asked) == (Kind.OK, b"7\n", 5)
+    assert (outcome.kind, outcome.out, asked) == (Kind.OK, b"7\n", 6)
+
+
+@pytest.mark.parametrize("fault", [429, 503])
+def test_a_program_that_a_service_does_not_take_is_never_to_blame(fault):
+    with pytest.raises(SandboxError, match=rf"/run_code takes no program .*: {fault} Sorry"):
+        with_service(lambda code: fault if BAD in code else finished("42\n"), of(BAD))
+
+
+def test_a_program_is_not_to_blame_where_another_failed_too():
+    others = [finished("42\n"), 502, finished("42\n")]
+    with pytest.raises(SandboxError, match="502"):
+        with_service(lambda code: 502 if BAD in code else others.pop(0), of(BAD))
+
+
+def test_what_a_service_asks_to_wait_is_waited_and_otherwise_ever_more():
+    slow = b"HTTP/1.1 429 Sorry\r\nRetry-After: %s\r\nContent-Length: 0\r\n\r\n"
+    answers = [503, slow % b"20", slow % b"999999", slow % b"Fri, 31 Dec", finished("7\n")]
+
+    async def go(client, service):
+        return (await client.run("7")).out, service.rests
+
+    out, (first, *asked, last) = with_service(lambda code: answers.pop(0), go)
+    assert out == b"7\n"
+    assert 0.25 <= first <= 0.75
+    assert asked == [20.0, 30.0]
+    assert 2.0 <= last <= 6.0
 
 
 def test_the_model_reads_that_its_program_was_to_blame():
-    async def run():
-        async with (
-            played(lambda code: 500 if BAD in code else finished("42\n")) as (_, url),
-            PythonTool(PythonSettings(tier="remote", url=url)) as tool,
-        ):
-            call = ToolCall(id="1", name="python", arguments=json.dumps({"code": BAD}))
-            return (await tool.call(call)).text
-
-    assert "ended by a fault that its service could not bear" in asyncio.run(run())
+    outcome, _ = with_service(lambda code: 500 if BAD in code else finished("42\n"), of(BAD))
+    text = worded(outcome, PythonSettings())
+    assert text == "[the process was ended by a fault that its service could not bear]"
 
 
 def test_more_output_than_is_read_is_the_programs_doing():

@@ -183,6 +183,9 @@ def test_killed_servers_are_replaced_and_their_calls_run_again():
                 os.kill(supervisor, signal.SIGKILL)
             replies = await asyncio.gather(*tasks)
             replies.append(await tool.call(call("6 * 7")))
+            async with asyncio.timeout(60):
+                while tool.opened.backend.replaced != {"dead": 2}:
+                    await asyncio.sleep(0.01)
             return replies, len(supervisors())
 
     replies, servers = asyncio.run(run())
@@ -225,7 +228,7 @@ def test_a_server_that_works_says_so_and_one_that_is_stopped_is_ended(who):
             busy.cancel()
             os.kill(supervisor if who == "supervisor" else zygote, signal.SIGSTOP)
             assert not await server.answers(0.5)
-            assert not server.alive
+            assert (server.alive, server.wedged) == (False, True)
             assert becomes(lambda: state(supervisor) == "Z")
         finally:
             await server.close()
@@ -244,14 +247,33 @@ def test_a_stopped_server_is_noticed_without_a_call_and_replaced(who):
             (zygote,) = (p for p, parent in parents().items() if parent == supervisor)
             os.kill(supervisor if who == "supervisor" else zygote, signal.SIGSTOP)
             async with asyncio.timeout(60):
-                while not pool.replaced["dead"]:
+                while not pool.replaced:
                     await asyncio.sleep(0.01)
             outcome = await pool.run("6 * 7")
-            return pool.replaced["wedged"], outcome
+            return pool.replaced, outcome
 
-    wedged, outcome = asyncio.run(run())
-    assert wedged >= 1  # more where a busy machine made the next one slow to answer, too
+    replaced, outcome = asyncio.run(run())
+    assert {*replaced} == {"wedged"}  # more than once where a busy machine made the next one slow
     assert outcome.out == b"42\n"
+
+
+@pytest.mark.parametrize("who", ["supervisor", "zygote"])
+def test_a_server_that_is_killed_while_it_is_asked_is_dead_and_no_more(who):
+    async def run():
+        before = {*supervisors()}
+        server = await start_server(ONE)
+        try:
+            (supervisor,) = {*supervisors()} - before
+            (zygote,) = (p for p, parent in parents().items() if parent == supervisor)
+            os.kill(zygote, signal.SIGSTOP)
+            asked = asyncio.create_task(server.answers(600.0))
+            await asyncio.sleep(0)
+            os.kill(supervisor if who == "supervisor" else zygote, signal.SIGKILL)
+            return await asked, server.alive, server.wedged
+        finally:
+            await server.close()
+
+    assert asyncio.run(run()) == (False, False, False)
 
 
 def test_killed_zygotes_are_noticed_too():

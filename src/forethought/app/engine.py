@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
-import psutil
 import torch
 
 from forethought.agents.tool_agent import AgentSettings, ToolAgent
@@ -24,6 +23,7 @@ from forethought.app.calibration import (
 from forethought.app.memory import memory_needed, pass_size, refuse_too_large
 from forethought.app.sampling import reply_tokens
 from forethought.core.errors import RecipeError
+from forethought.core.memory import free_memory
 from forethought.learning.credit.settings import CriticSettings
 from forethought.learning.learner import LocalLearner
 from forethought.learning.precision import chosen_dtype
@@ -206,14 +206,7 @@ def available_memory(device: torch.device) -> int:
     """Bytes that this process may still take on `device`, a container's limit included."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    free = psutil.virtual_memory().available
-    try:
-        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:  # noqa: PTH123
-            limit = file.read().strip()
-    except OSError:
-        return free
-    used = psutil.Process().memory_info().rss
-    return free if limit == "max" else min(free, int(limit) - used)
+    return free_memory()
 
 
 def chosen_device(compute: ComputeSettings) -> torch.device:

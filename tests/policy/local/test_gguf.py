@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from forethought.core.errors import RecipeError
-from forethought.policy.local.gguf import convert_gguf, gguf_file
+from forethought.policy.local.gguf import DAMAGED, UNSUPPORTED, blamed_on, convert_gguf, gguf_file
 from forethought.policy.local.models import load_local
 from tiny import network, same_weights, weights
 
@@ -149,6 +149,25 @@ def test_a_damaged_file_is_refused_by_name_and_leaves_nothing(tiny, tmp_path, da
     with pytest.raises(RecipeError, match=words):
         convert_gguf(str(tiny), tmp_path / "converted")
     assert [each.name for each in tmp_path.iterdir()] == ["tiny.gguf"]
+
+
+@pytest.mark.parametrize(
+    ("fails", "kind"),
+    [
+        (lambda: bytearray(2**62), MemoryError),
+        (lambda: torch.empty(2**60), RuntimeError),
+        (lambda: {}["no such entry"], KeyError),
+        (lambda: None + 1, TypeError),
+    ],
+)
+def test_want_of_memory_and_bugs_are_not_blamed_on_a_file_that_is_whole(tmp_path, fails, kind):
+    with pytest.raises(kind), blamed_on(tmp_path / "whole.gguf", UNSUPPORTED):
+        fails()
+
+
+def test_want_of_memory_is_not_called_damage(tmp_path):
+    with pytest.raises(MemoryError), blamed_on(tmp_path / "whole.gguf", DAMAGED):
+        bytearray(2**62)
 
 
 def test_a_file_that_is_not_there_is_refused_by_name(tmp_path):

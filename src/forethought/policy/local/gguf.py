@@ -11,11 +11,13 @@ import importlib.util
 import json
 import shutil
 import struct
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
+from gguf import GGUFReader
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from forethought.core.errors import RecipeError
@@ -23,16 +25,10 @@ from forethought.core.errors import RecipeError
 PACKAGE = "package:"
 SOURCE = "source.json"
 """The file in a converted folder that says what it was converted from."""
-UNREADABLE = (
-    LookupError,
-    OSError,
-    OverflowError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    struct.error,
-)
-"""What readers raise, depending on where a file is damaged."""
+DAMAGED = (LookupError, OSError, OverflowError, TypeError, ValueError, struct.error)
+"""What a reader of the bytes raises, depending on where a file is damaged."""
+UNSUPPORTED = (OSError, ValueError)
+"""What `transformers` says of a whole file that it does not know how to read."""
 
 
 def gguf_file(name: str) -> Path:
@@ -94,12 +90,25 @@ def is_converted(name: str, folder: Path) -> bool:
 
 
 def _read(path: Path) -> tuple[Any, Any]:
-    """The network and the tokenizer that a file holds."""
+    """The network and the tokenizer that a file holds.
+
+    Want of memory is not the file's fault, and neither is what a library gets wrong about a file
+    that is whole: those errors rise.
+    """
+    with blamed_on(path, DAMAGED):
+        GGUFReader(path)  # from its first bytes to the last weight's end
     where: dict[str, Any] = {"gguf_file": path.name}
-    try:
+    with blamed_on(path, UNSUPPORTED):
         network = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **where)
         return network, AutoTokenizer.from_pretrained(path.parent, **where)
-    except UNREADABLE as error:
+
+
+@contextmanager
+def blamed_on(path: Path, kinds: tuple[type[Exception], ...]) -> Generator[None]:
+    """Raise errors of these kinds, and only them, as a `RecipeError` that names the file."""
+    try:
+        yield
+    except kinds as error:
         raise RecipeError(
             f"model.file = {str(path)!r} cannot be read ({str(error).partition(chr(10))[0]}): "
             "fetch the file again, or name a GGUF file of a supported architecture"

@@ -1,14 +1,16 @@
 """The fork servers that there are: started together, probed, replaced when they fail."""
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from forethought.core.errors import SandboxError, boundary
 from forethought.tools.sandbox.inside.frames import Report
 from forethought.tools.settings import PythonSettings
+
+_LOG = logging.getLogger("forethought.tools")
 
 
 class ForkServer(Protocol):
@@ -17,6 +19,11 @@ class ForkServer(Protocol):
     @property
     def alive(self) -> bool:
         """Whether it may be given calls."""
+        ...
+
+    @property
+    def wedged(self) -> bool:
+        """Whether it was ended because it did not answer; it is not alive then."""
         ...
 
     @property
@@ -52,7 +59,10 @@ class Health(NamedTuple):
 
 
 class Fleet:
-    """The servers of a pool, and how many were replaced: `dead`, `wedged` or `rebuilt`."""
+    """The servers of a pool, and how many were replaced: `dead`, `wedged` or `rebuilt`.
+
+    One that has died is replaced while the others go on.
+    """
 
     def __init__(self, settings: PythonSettings, start: StartServer, health: Health) -> None:
         self.replaced = Counter[str]()
@@ -60,8 +70,10 @@ class Fleet:
         self._start = start
         self._health = health
         self._servers: list[ForkServer] = []
-        self._mending = asyncio.Lock()
+        self._replacing = asyncio.Lock()
+        self._mending: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._fails = False
         self._closed = False
 
     @property
@@ -82,12 +94,13 @@ class Fleet:
     async def close(self) -> None:
         """End all of them, for good, whatever became of the watch over them."""
         self._closed = True
-        watch, self._watch = self._watch, None
+        tasks = [task for task in (self._watch, self._mending) if task is not None]
+        self._watch = self._mending = None
         servers, self._servers = self._servers, []
         try:
-            if watch is not None:
-                watch.cancel()
-                await asyncio.gather(watch, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         finally:
             await asyncio.gather(*(server.close() for server in servers))
 
@@ -107,25 +120,51 @@ class Fleet:
         return server
 
     async def choose(self, attempt: int = 0) -> ForkServer:
-        """The least busy, or for a later attempt another. Raises `SandboxError`."""
-        await self._mend()
+        """The least busy that lives, or for a later attempt another.
+
+        Waits for a server only where none lives, and raises `SandboxError` if it does not start.
+        """
         self._refuse_closed()
-        servers = sorted(self._servers, key=lambda server: server.load)
-        return servers[attempt % len(servers)]
+        if self._some_died and not self._fails:  # else the watch tries again, from time to time
+            self._mend()
+        while not (alive := [server for server in self._servers if server.alive]):
+            mending = self._mend()
+            await asyncio.wait({mending})
+            self._refuse_closed()
+            mending.result()
+        alive.sort(key=lambda server: server.load)
+        return alive[attempt % len(alive)]
 
     async def rebuild(self) -> None:
         """Replace every server, the well ones too."""
-        async with self._mending:
+        async with self._replacing:
             for place in range(len(self._servers)):
                 await self._replace(place, "rebuilt")
 
-    async def _mend(self) -> None:
-        if all(server.alive for server in self._servers):
-            return
-        async with self._mending:
+    @property
+    def _some_died(self) -> bool:
+        return not all(server.alive for server in self._servers)
+
+    def _mend(self) -> asyncio.Task[None]:
+        """What replaces one server that has died, begun now unless it is at work."""
+        if self._mending is None or self._mending.done():
+            self._mending = asyncio.create_task(self._replace_a_dead_one())
+            self._mending.add_done_callback(self._note_mended)
+        return self._mending
+
+    async def _replace_a_dead_one(self) -> None:
+        async with self._replacing:
             for place, server in enumerate(self._servers):
                 if not server.alive:
-                    await self._replace(place, "dead")
+                    await self._replace(place, "wedged" if server.wedged else "dead")
+                    return
+
+    def _note_mended(self, mending: asyncio.Task[None]) -> None:
+        error = None if mending.cancelled() else mending.exception()
+        self._fails = error is not None
+        if error is not None and not self._closed:
+            bug = None if isinstance(error, SandboxError) else error
+            _LOG.warning("A server of the Python tool was not replaced: %s", error, exc_info=bug)
 
     async def _replace(self, place: int, why: str) -> None:
         await self._servers[place].close()
@@ -140,7 +179,9 @@ class Fleet:
         while True:
             await asyncio.sleep(self._health.every)
             asked = [server for server in self._servers if server.alive]
-            answers = await asyncio.gather(*(s.answers(self._health.patience) for s in asked))
-            self.replaced.update("wedged" for answer in answers if not answer)
-            with suppress(SandboxError):  # the next call will try again, and be told
-                await self._mend()
+            await asyncio.gather(*(s.answers(self._health.patience) for s in asked))
+            for _ in self._servers:
+                if self._some_died:
+                    await asyncio.wait({self._mend()})
+                if self._fails:
+                    break

@@ -59,6 +59,9 @@ class Outcome:
         return self.out_bytes + self.err_bytes > len(self.out) + len(self.err)
 
 
+SHORT_OF_MEMORY = "the host was short of memory"
+"""The detail of a program that the kernel ended, although it held no more than it may."""
+
 _ENDED_BY_US = {
     End.TIMEOUT: Kind.TIMEOUT,
     End.MEMORY: Kind.MEMORY,
@@ -82,6 +85,15 @@ def judge(report: Report, cpu_seconds: int) -> Outcome:
         cpu=report.cpu,
         state_lost=State.LOST in report.state,
     )
+
+
+def killed_unasked(report: Report, cpu_seconds: int) -> bool:
+    """Whether SIGKILL ended the program and nobody here sent it.
+
+    Then the program did, or the kernel for want of memory.
+    """
+    ended = _judge_status(report, cpu_seconds)
+    return report.end is End.EXITED and ended == (Kind.CRASH, signal.SIGKILL.name)
 
 
 def _judge_status(report: Report, cpu_seconds: int) -> tuple[Kind, str]:

@@ -2,24 +2,29 @@
 
 Whatever a program can bring about is an outcome of that program. Infrastructure is blamed only
 where no program had a hand in it: before the program began.
+
+A host that is short of memory ends programs first, and not always the one that took it. So a
+program that was killed while the kernel ended processes for want of memory runs once more, alone.
+If that happens to it again it is out of memory, within its own limit or not: how much it takes is
+its own doing, and were infrastructure blamed, taking much would spare an attempt its verdict.
 """
 
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count
 from types import TracebackType
 from typing import Self
 
-import psutil
-
 from forethought.core.errors import SandboxError
+from forethought.core.memory import free_memory, processes_ended
 from forethought.tools.sandbox.breaker import Advice, Breaker
 from forethought.tools.sandbox.fleet import Fleet, ForkServer, Health, StartServer
 from forethought.tools.sandbox.inside.frames import End, Report, State
-from forethought.tools.sandbox.outcome import Kind, Outcome, judge
+from forethought.tools.sandbox.outcome import SHORT_OF_MEMORY, Kind, Outcome, judge, killed_unasked
 from forethought.tools.sandbox.server import ServerDiedError, start_server
 from forethought.tools.sandbox.turnstile import BusyError, Turnstile
 from forethought.tools.sandbox.usage import INFRASTRUCTURE, Usage
@@ -58,7 +63,8 @@ class Session:
 class Pool:
     """Runs programs on the least busy server; used as an async context.
 
-    `counts` has every kind of outcome so far, and what infrastructure failed.
+    `counts` has every kind of outcome so far, and what infrastructure failed. `evictions` says how
+    many processes the kernel has ended for want of memory.
     """
 
     def __init__(
@@ -66,15 +72,17 @@ class Pool:
         settings: PythonSettings,
         start: StartServer = start_server,
         health: Health | None = None,
+        evictions: Callable[[], int] = processes_ended,
     ) -> None:
         self.counts = Counter[str]()
         self._queued = 0.0
+        self._evictions = evictions
         self._settings = settings
         self._fleet = Fleet(settings, start, health or Health())
         self._line = Turnstile(
             room=settings.servers * settings.calls_per_server,
             queue=settings.queue,
-            aside=most_aside(settings, psutil.virtual_memory().available),
+            aside=most_aside(settings, free_memory()),
         )
         self._breaker = Breaker()
         self._quarantine = asyncio.Lock()
@@ -83,7 +91,7 @@ class Pool:
 
     @property
     def replaced(self) -> Counter[str]:
-        """Servers that were replaced, by why: `dead`, `wedged` (and then dead), `rebuilt`."""
+        """Servers that were replaced, by why: `dead`, `wedged` (it did not answer), `rebuilt`."""
         return self._fleet.replaced
 
     @property
@@ -122,8 +130,8 @@ class Pool:
 
         Raises `BusyError` when the line or the table of sessions is full, another `SandboxError`
         when no server could even begin it, and `RecipeError` when that happens too often. A
-        program whose server dies under it runs once more, alone: if that server dies too, the
-        program is to blame.
+        program whose server dies under it, or that the host may have ended for want of memory, runs
+        once more, alone: if that happens again, the program is to blame.
         """
         if not self._fleet.servers:
             raise RuntimeError("the sandbox is not open: enter it with `async with` first")
@@ -154,26 +162,38 @@ class Pool:
         for attempt in range(_ATTEMPTS):
             server = await self._fleet.choose(attempt)
             try:
-                report = await server.run(code, stdin)
+                report, evicted = await self._try(server, code, stdin)
             except ServerDiedError:
+                return await self._run_alone(code, stdin)
+            if evicted:
                 return await self._run_alone(code, stdin)
             if report.end is not End.SETUP:
                 return judge(report, self._settings.cpu_seconds)
             failure = _reason(report)
         raise SandboxError(f"no server could start a program: {failure}")
 
+    async def _try(
+        self, server: ForkServer, code: bytes, stdin: bytes = b"", session: int = 0
+    ) -> tuple[Report, bool]:
+        """What a server says, and whether the host may have ended the program."""
+        before = self._evictions()
+        report = await server.run(code, stdin, session)
+        killed = killed_unasked(report, self._settings.cpu_seconds)
+        return report, killed and self._evictions() > before
+
     async def _run_alone(self, code: bytes, stdin: bytes) -> Outcome:
         async with self._quarantine:
             server = await self._fleet.start_another()
             try:
-                report = await server.run(code, stdin)
+                report, evicted = await self._try(server, code, stdin)
             except ServerDiedError:
                 return Outcome(kind=Kind.CRASH, detail="a fault that ended its server")
             finally:
                 await asyncio.shield(server.close())
         if report.end is End.SETUP:
             raise SandboxError(_reason(report))
-        return judge(report, self._settings.cpu_seconds)
+        outcome = judge(report, self._settings.cpu_seconds)
+        return replace(outcome, kind=Kind.MEMORY, detail=SHORT_OF_MEMORY) if evicted else outcome
 
     async def _run_in_session(self, code: bytes, session: Session) -> Outcome:
         """In the session's own interpreter; in a new one, and said so, where that is gone."""
@@ -183,16 +203,23 @@ class Pool:
             if session.server is None or not session.server.alive:
                 session.server = await self._fleet.choose(attempt)
             try:
-                report = await session.server.run(code, session=session.number)
+                report, evicted = await self._try(session.server, code, session=session.number)
             except ServerDiedError:
-                # Its other programs cannot be run again, so this one cannot be tried alone.
-                # Nor does what it defines there outlast it: the next program is told so.
-                session.server, session.fresh = None, False
-                return replace(await self._run_alone(code, b""), state_lost=True)
+                return await self._run_outside(code, session)
+            if evicted:
+                return await self._run_outside(code, session)
             if report.end is not End.SETUP:
                 return self._judge_cell(report, session, had_state=had_state)
             session.server = None
         raise SandboxError("no server could start a session")
+
+    async def _run_outside(self, code: bytes, session: Session) -> Outcome:
+        """Alone, once its session is gone, whose other programs cannot be run again.
+
+        Nor does what it defines there outlast it: the next program is told so.
+        """
+        session.server, session.fresh = None, False
+        return replace(await self._run_alone(code, b""), state_lost=True)
 
     def _admit(self, session: Session) -> None:
         most = self._settings.max_sessions

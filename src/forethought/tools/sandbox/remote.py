@@ -6,13 +6,14 @@ service keeps programs apart is its own affair; memory and processor limits are,
 
 import asyncio
 import json
+import random
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from httpx2 import AsyncClient, Limits
+from httpx2 import AsyncClient, ConnectError, Limits, Response
 
 from forethought.core.errors import RecipeError, SandboxError, boundary
 from forethought.core.excerpt import cut
@@ -25,7 +26,12 @@ from forethought.tools.sandbox.turnstile import BusyError, Turnstile
 from forethought.tools.sandbox.usage import INFRASTRUCTURE, Usage
 from forethought.tools.settings import PythonSettings
 
-_ATTEMPTS = 3
+_PAUSES = (0.5, 1.0, 2.0, 4.0)
+"""Seconds between the times that a program is sent, more or less."""
+_LONGEST_PAUSE = 30.0
+_ENOUGH = 3
+"""Times that a program fails a service that is well until it is to blame."""
+_TURNS_AWAY = (429, 503)
 _GRACE_SECONDS = 30.0
 _MOST_BYTES = 4 * FLOOD
 _LONGEST_SHOWN = 300
@@ -48,16 +54,30 @@ _run({source!r})
 """
 
 
-class Service:
-    """Runs programs by HTTP, so many at once as the settings' servers would."""
+class _TurnedAwayError(SandboxError):
+    """The service has not taken the program, which therefore has no part in it."""
 
-    def __init__(self, settings: PythonSettings) -> None:
+    def __init__(self, url: str, why: str, wait: float = 0.0) -> None:
+        super().__init__(f"{url} takes no program (is the service well?): {why}")
+        self.wait = wait
+
+
+class Service:
+    """Runs programs by HTTP, so many at once as the settings' servers would.
+
+    `rest` waits for so many seconds before a program is sent again.
+    """
+
+    def __init__(
+        self, settings: PythonSettings, rest: Callable[[float], Awaitable[object]] = asyncio.sleep
+    ) -> None:
         if not settings.url:
             raise RecipeError(
                 'tool.tier="remote" needs tool.url: the address of a service up to and without '
                 "/run_code"
             )
         self._settings = settings
+        self._rest = rest
         self._url = f"{settings.url.rstrip('/')}/run_code"
         self._line = Turnstile(settings.servers * settings.calls_per_server, settings.queue)
         self._breaker = Breaker(f"which were sent to {self._url}: is the service well?")
@@ -65,6 +85,11 @@ class Service:
         self._client = AsyncClient(timeout=None, limits=Limits(max_keepalive_connections=0))
         self._counts = Counter[str]()
         self._queued = 0.0
+
+    @property
+    def address(self) -> str:
+        """Where it is, as the recipe says it."""
+        return self._settings.url
 
     @property
     def usage(self) -> Usage:
@@ -85,9 +110,10 @@ class Service:
     async def run(self, code: str, stdin: str = "", session: Session | None = None) -> Outcome:
         """Run one program; cancelling closes its connection at once.
 
-        A program that fails the service again and again, while it runs another between, is to
-        blame. Raises `BusyError` when the line is full, another `SandboxError` when the service
-        runs no program, and `RecipeError` when that happens too often.
+        A program that fails the service three times, while it runs another after each of them, is
+        to blame. That the service is overloaded or not there says nothing of the program.
+        Raises `BusyError` when the line is full, another `SandboxError` when the service runs no
+        program for some seconds, and `RecipeError` when that happens too often.
         """
         asked = time.monotonic()
         try:
@@ -105,19 +131,33 @@ class Service:
         return replace(outcome, queued=queued)
 
     async def _run(self, code: str, stdin: str) -> Outcome:
-        failure = ""
-        for _ in range(_ATTEMPTS):
-            outcome, failure = await self._try(code, stdin)
-            if outcome is not None:
-                return outcome
-        other, _ = await self._try("6 * 7")
-        if other is None or other.kind is not Kind.OK:
-            raise SandboxError(failure)
-        outcome, _ = await self._try(code, stdin)
-        return outcome or Outcome(kind=Kind.CRASH, detail="a fault that its service could not bear")
+        failures, well, pauses = 0, True, list(_PAUSES)
+        while True:
+            wait = 0.0
+            try:
+                return await self._try(code, stdin)
+            except _TurnedAwayError as error:
+                failure, wait = error, error.wait
+            except SandboxError as error:
+                failure = error
+                failures += 1
+                well = well and await self._is_well()
+            if well and failures == _ENOUGH:
+                return Outcome(kind=Kind.CRASH, detail="a fault that its service could not bear")
+            if not pauses:
+                raise failure
+            # Not all at once: whoever was turned away together does not come back together.
+            await self._rest(max(wait, pauses.pop(0) * random.uniform(0.5, 1.5)))
 
-    async def _try(self, code: str, stdin: str = "") -> tuple[Outcome | None, str]:
-        """What became of the program, or None and how the service failed."""
+    async def _is_well(self) -> bool:
+        """Whether the service runs another program."""
+        try:
+            return (await self._try("6 * 7")).kind is Kind.OK
+        except SandboxError:
+            return False
+
+    async def _try(self, code: str, stdin: str = "") -> Outcome:
+        """What became of the program. Raises `SandboxError`."""
         asked = {
             "code": _HARNESS.format(source=code),
             "language": "python",
@@ -125,13 +165,13 @@ class Service:
             "memory_limit_MB": self._settings.memory_mb,
             "stdin": stdin,
         }
-        try:
-            with boundary(SandboxError, f"{self._url} gave no answer (is the service well?)"):
-                async with asyncio.timeout(self._settings.wall_seconds + _GRACE_SECONDS):
+        with boundary(SandboxError, f"{self._url} gave no answer (is the service well?)"):
+            async with asyncio.timeout(self._settings.wall_seconds + _GRACE_SECONDS):
+                try:
                     answer = await self._post(asked)
-                return _judge(answer), ""
-        except SandboxError as error:
-            return None, str(error)
+                except ConnectError as error:
+                    raise _TurnedAwayError(self._url, str(error)) from error
+            return _judge(answer)
 
     async def _post(self, asked: Mapping[str, object]) -> bytes:
         """The body of the answer, as far as it is read: of more than may be, the beginning."""
@@ -139,12 +179,21 @@ class Service:
         content = json.dumps(asked).encode()
         kind = {"Content-Type": "application/json"}
         async with self._client.stream("POST", self._url, content=content, headers=kind) as reply:
+            if reply.status_code in _TURNS_AWAY:
+                why = f"{reply.status_code} {reply.reason_phrase}"
+                raise _TurnedAwayError(self._url, why, _asked_pause(reply))
             reply.raise_for_status()
             async for data in reply.aiter_bytes():
                 body += data
                 if len(body) > _MOST_BYTES:
                     break
         return bytes(body)
+
+
+def _asked_pause(reply: Response) -> float:
+    """Seconds that the service asks to wait; 0 where it names none, or a date."""
+    said = reply.headers.get("Retry-After", "")
+    return min(float(said), _LONGEST_PAUSE) if said.isdecimal() else 0.0
 
 
 def _judge(body: bytes) -> Outcome:

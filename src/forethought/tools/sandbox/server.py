@@ -65,6 +65,7 @@ class Server(asyncio.Protocol):
 
     def __init__(self, process: subprocess.Popen[bytes], answer_seconds: float) -> None:
         self._alive = True
+        self._wedged = False
         self._process = process
         self._answer_seconds = answer_seconds
         self._transport: asyncio.WriteTransport | None = None
@@ -77,6 +78,11 @@ class Server(asyncio.Protocol):
     def alive(self) -> bool:
         """Whether it may be given calls."""
         return self._alive
+
+    @property
+    def wedged(self) -> bool:
+        """Whether it was ended because it did not answer."""
+        return self._wedged
 
     @property
     def load(self) -> int:
@@ -165,6 +171,7 @@ class Server(asyncio.Protocol):
             self._transport.write(request.pack())
 
     def _end_stuck(self, seconds: float) -> None:
+        self._wedged = self._wedged or self._alive
         self._process.kill()
         self._give_up(f"no answer within {seconds:g} s")
 

@@ -115,9 +115,7 @@ def refuse_host() -> None:
 async def open_backend(settings: PythonSettings, start: StartServer = start_server) -> Opened:
     """Open what `tool.tier` asks for. Raises `RecipeError` if that is not to be had here."""
     if settings.tier == "remote":
-        service = Service(settings)
-        await try_out(service)
-        return Opened(backend=service, tier="remote")
+        return await open_service(Service(settings))
     refuse_host()
     if settings.tier == "none":
         return await _open_unsafe(settings, start)
@@ -129,6 +127,22 @@ async def open_backend(settings: PythonSettings, start: StartServer = start_serv
             return Opened(backend=pool, tier=tier, refused=tuple(refused))
         refused.append(examined)
     raise RecipeError(_refusals(settings, refused))
+
+
+async def open_service(service: Service) -> Opened:
+    """Try a service out. Raises `RecipeError` if it runs no program; it is closed then."""
+    try:
+        await try_out(service)
+    except SandboxError as error:
+        await service.__aexit__(None, None, None)
+        raise RecipeError(
+            f"tool.url={service.address!r} runs no program ({error}): start the service, or give "
+            'the address of one that is up, or use tool.tier="auto"'
+        ) from error
+    except BaseException:
+        await service.__aexit__(None, None, None)
+        raise
+    return Opened(backend=service, tier="remote")
 
 
 async def examine(

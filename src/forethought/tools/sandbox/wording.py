@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from forethought.core.excerpt import cut
 from forethought.tools.sandbox.inside.limits import TMP_MEGABYTES
-from forethought.tools.sandbox.outcome import Kind, Outcome
+from forethought.tools.sandbox.outcome import SHORT_OF_MEMORY, Kind, Outcome
 from forethought.tools.settings import PythonSettings
 
 _ESCAPES = re.compile(
@@ -50,6 +50,8 @@ def _readable(data: bytes, names: Mapping[str, str]) -> str:
 
 
 def _note(outcome: Outcome, settings: PythonSettings) -> str:
+    short = outcome.detail == SHORT_OF_MEMORY
+    held = SHORT_OF_MEMORY if short else f"more than {settings.memory_mb} MB of memory"
     notes = {
         Kind.OK: "",
         Kind.ERROR: "" if outcome.err else f"[exit code {outcome.detail}]",
@@ -58,7 +60,7 @@ def _note(outcome: Outcome, settings: PythonSettings) -> str:
         Kind.DISK: f"[stopped: more than {TMP_MEGABYTES} MB of files]",
         Kind.TIMEOUT: f"[stopped after {settings.wall_seconds:g} seconds]",
         Kind.CPU: f"[stopped after {settings.cpu_seconds} seconds of processor time]",
-        Kind.MEMORY: f"[stopped: more than {settings.memory_mb} MB of memory]",
+        Kind.MEMORY: f"[stopped: {held}]",
         Kind.OUTPUT: "[stopped: too much output]",
         Kind.CRASH: f"[the process was ended by {outcome.detail}]",
     }
