@@ -11,7 +11,6 @@ from forethought.core.messages import System, ToolReply, ToolSpec, ToolStatus, U
 from forethought.core.problem import Problem
 from forethought.core.trajectory import Finish, Group, Stop
 from forethought.core.verdict import Outcome
-from forethought.evaluation.exam import ran_into_limit
 from forethought.learning.metrics import summarise
 from scripted import (
     KEY,
@@ -93,7 +92,7 @@ def test_whether_an_attempt_was_cut_off_is_one_field_that_every_reader_reads(
     episode = attempt(script, **limits)
     assert (only(episode).stop, only(episode).truncated) == (stop, truncated)
     group = Group(id="g", problem=PROBLEM, episodes=(episode,))
-    assert summarise([group])["unfinished"] == ran_into_limit(episode) == truncated
+    assert summarise([group])["unfinished"] == episode.truncated == truncated
 
 
 def test_an_attempt_whose_time_is_up_makes_no_further_call():

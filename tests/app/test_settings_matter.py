@@ -177,6 +177,7 @@ ROWS = {
     "rl.credit.turn_weight": learning("--rl.credit.turn_weight=2.0", given=BY_STATE),
     "rl.credit.episode_over": learning("--rl.credit.episode_over=attempts", given=BY_STATE),
     "rl.selection.uninformative": learning("--rl.selection.uninformative=leave_out", given=PAIRS),
+    "rl.selection.mask_truncated": learning("--rl.selection.mask_truncated=true"),
     "rl.selection.mask_void_turns": learning("--rl.selection.mask_void_turns=true"),
     "rl.selection.keep": learning("--rl.selection.keep=4", given=("--rl.group_size=8",)),
     "rl.loss.name": learning("--rl.loss.name=grpo_scr"),

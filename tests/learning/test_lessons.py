@@ -332,12 +332,28 @@ def test_an_attempt_with_a_void_turn_is_compared_and_not_trained():
     marks = SelectionSettings(mask_void_turns=True)
     right, void = attempt("+", (row(".s"),)), attempt("~", (row("..s"),))
     (lesson,) = score([group(right, void)], OUTCOME, CENTRED, selection=marks)
-    assert [each.void for each in lesson.graded] == [False, True]
+    assert [each.masked for each in lesson.graded] == [False, True]
     assert lesson.advantages == (1.0, -1.0)
     assert assemble([lesson]).advantages_BT.tolist() == [[0.0, 1.0]]
     assert summarise_comparison([lesson], marks) == {"groups/alone": 0.0, "selection/void": 0.5}
     (trained,) = score([group(right, void)], OUTCOME, CENTRED)
     assert assemble([trained]).ids_BT.shape[0] == 2
+
+
+def test_an_attempt_that_was_cut_off_is_compared_and_not_trained_where_that_is_asked_for():
+    marks = SelectionSettings(mask_truncated=True)
+    right, wrong = attempt("+", (row(".s"),)), attempt("-", (row("..s"),))
+    cut = replace(
+        wrong, trajectories=(replace(wrong.trajectories[0], stop=Stop.TURN_LIMIT),), id="cut"
+    )
+    (lesson,) = score([group(right, cut)], OUTCOME, CENTRED, selection=marks)
+    assert lesson.advantages == (1.0, -1.0)
+    assert [each.masked for each in lesson.graded] == [False, True]
+    assert assemble([lesson]).ids_BT.shape[0] == 1
+    told = summarise_comparison([lesson], marks)
+    assert told == {"groups/alone": 0.0, "selection/truncated": 0.5}
+    (whole,) = score([group(right, cut)], OUTCOME, CENTRED)
+    assert assemble([whole]).ids_BT.shape[0] == 2
 
 
 def test_a_lesson_that_only_void_attempts_could_teach_informs_of_nothing():

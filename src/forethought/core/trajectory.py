@@ -101,7 +101,8 @@ class Stop(StrEnum):
     FAILED = "failed"
 
 
-_LIMITS = {Stop.TURN_LIMIT, Stop.TOKEN_LIMIT, Stop.CONTEXT_FULL, Stop.TIME_LIMIT}
+_LIMITS_OF_LENGTH = {Stop.TOKEN_LIMIT, Stop.CONTEXT_FULL}
+_LIMITS = {Stop.TURN_LIMIT, Stop.TIME_LIMIT, *_LIMITS_OF_LENGTH}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +154,11 @@ class Trajectory:
         return self.stop in _LIMITS
 
     @property
+    def too_long(self) -> bool:
+        """Whether it was truncated for its length: by a limit of tokens, or a full context."""
+        return self.stop in _LIMITS_OF_LENGTH
+
+    @property
     def prefix_breaks(self) -> int:
         """How often what the policy saw did not extend what it had seen and said before."""
         return max(0, len(self.segments) - 1)
@@ -176,6 +182,11 @@ class Episode:
     def measured(self) -> bool:
         """Whether the verdict says something about the policy."""
         return self.verdict.outcome is not Outcome.NOT_MEASURED
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a limit met one of its agents before it answered."""
+        return any(trajectory.truncated for trajectory in self.trajectories)
 
     @property
     def right(self) -> bool:

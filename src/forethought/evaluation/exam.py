@@ -145,7 +145,7 @@ def summarise_exam(
         greedy_tools=summarise_tools(_measured(greedy)),
         entropy=mean_entropy(attempts),
         tokens=fmean(sum(t.sampled_tokens for t in one.trajectories) for one in attempts),
-        unfinished=fmean(map(ran_into_limit, attempts)),
+        unfinished=fmean(attempt.truncated for attempt in attempts),
     )
 
 
@@ -169,11 +169,6 @@ def mean_entropy(attempts: Sequence[Episode]) -> float:
     turns = [turn for one in attempts for t in one.trajectories for turn in t.turns]
     tokens = sum(turn.tokens for turn in turns)
     return sum(turn.entropy * turn.tokens for turn in turns) / tokens if tokens else 0.0
-
-
-def ran_into_limit(attempt: Episode) -> bool:
-    """Whether an agent met a limit before it answered."""
-    return any(trajectory.truncated for trajectory in attempt.trajectories)
 
 
 def _summarise_problem(

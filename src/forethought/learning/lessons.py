@@ -1,7 +1,7 @@
 """What episodes teach: rewards within a group, made into advantages and then into a batch."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import fmean
@@ -11,7 +11,7 @@ from forethought.learning.advantage import varies
 from forethought.learning.batch import Batch, numbered_turns, pad, turn_numbers
 from forethought.learning.credit.attempts import UNCREDITED, Attempt, Credit
 from forethought.learning.credit.catalogue import assign
-from forethought.learning.credit.selection import SelectionSettings, is_void, select
+from forethought.learning.credit.selection import SelectionSettings, is_masked, is_void, select
 from forethought.learning.credit.settings import OF_RETURNS, CreditName, CreditSettings
 from forethought.learning.rewards import Reward, RewardSettings, score_group
 
@@ -22,14 +22,14 @@ WHOLE, EVERYONE = CreditSettings(), SelectionSettings()
 class Graded:
     """A measured attempt with its reward and what it is credited with.
 
-    `void` ones are compared and not trained, `left_out` ones neither: the recipe keeps others, or
+    `masked` ones are compared and not trained, `left_out` ones neither: the recipe keeps others, or
     their reward is not known.
     """
 
     episode: Episode
     reward: Reward
     credit: Credit
-    void: bool
+    masked: bool
     left_out: bool
 
 
@@ -52,7 +52,7 @@ class Lesson:
     @property
     def trained(self) -> list[Graded]:
         """The attempts that are trained."""
-        return [each for each in self.graded if not (each.void or each.left_out)]
+        return [each for each in self.graded if not (each.masked or each.left_out)]
 
     @property
     def is_informative(self) -> bool:
@@ -108,7 +108,7 @@ def score(
                     episode=one.episode,
                     reward=one.reward,
                     credit=next(compared) if keep else UNCREDITED,
-                    void=one.void,
+                    masked=one.masked,
                     left_out=not keep,
                 )
                 for one, keep in zip(mine, keeps, strict=True)
@@ -140,17 +140,25 @@ def summarise_comparison(
 ) -> dict[str, float]:
     """Shares of a round: groups with one measured attempt, and attempts that were not trained.
 
-    The latter, `selection/void` and `selection/left_out`, are told where the recipe selects.
+    The latter, `selection/void`, `selection/truncated` and `selection/left_out`, are told where the
+    recipe selects.
     """
     if not lessons:
         return {}
     found = {"groups/alone": fmean(len(lesson.graded) == 1 for lesson in lessons)}
     graded = [each for lesson in lessons for each in lesson.graded]
     if selection.mask_void_turns:
-        found["selection/void"] = sum(each.void for each in graded) / max(1, len(graded))
+        found["selection/void"] = _share(is_void(each.episode) for each in graded)
+    if selection.mask_truncated:
+        found["selection/truncated"] = _share(each.episode.truncated for each in graded)
     if selection.keep:
-        found["selection/left_out"] = sum(each.left_out for each in graded) / max(1, len(graded))
+        found["selection/left_out"] = _share(each.left_out for each in graded)
     return found
+
+
+def _share(truths: Iterable[bool]) -> float:
+    """How many of them hold; 0 of none."""
+    return fmean([*truths] or [0.0])
 
 
 def _attempts(
@@ -165,7 +173,7 @@ def _attempts(
             group=group.id,
             episode=episode,
             reward=each,
-            void=selection.mask_void_turns and is_void(episode),
+            masked=is_masked(episode, selection),
         )
         for episode, each in zip(group.measured, rewards, strict=True)
     ]

@@ -6,7 +6,7 @@ from statistics import fmean
 
 from forethought.core.messages import ToolStatus
 from forethought.core.trajectory import Episode, Group
-from forethought.evaluation.exam import mean_entropy, ran_into_limit, summarise_tools
+from forethought.evaluation.exam import mean_entropy, summarise_tools
 from forethought.learning.lessons import Lesson
 from forethought.learning.rewards.figures import component_figures, mean_of_known
 
@@ -33,7 +33,7 @@ def summarise(groups: Sequence[Group]) -> dict[str, float]:
         "tokens/mean": fmean(
             sum(one.sampled_tokens for one in each.trajectories) for each in measured
         ),
-        "unfinished": fmean(map(ran_into_limit, measured)),
+        "unfinished": fmean(episode.truncated for episode in measured),
         "prefix_breaks": float(sum(map(prefix_breaks, measured))),
         "weights/version": float(max(map(_weight_version, measured))),
     }

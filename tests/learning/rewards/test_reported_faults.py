@@ -1,6 +1,7 @@
 r"""Faults of rewards that were seen in other systems, each on the smallest case that shows it."""
 
 import asyncio
+from dataclasses import replace
 
 from pytest import approx, mark, raises
 
@@ -9,9 +10,10 @@ from forethought.agents.tool_agent import ToolAgent
 from forethought.core.errors import RecipeError
 from forethought.core.messages import ToolStatus
 from forethought.core.problem import Problem
-from forethought.core.trajectory import Tokens
+from forethought.core.trajectory import Stop, Tokens
 from forethought.core.verdict import Verdict
 from forethought.learning.advantage import AdvantageSettings
+from forethought.learning.credit.selection import SelectionSettings
 from forethought.learning.credit.settings import CreditSettings
 from forethought.learning.lessons import assemble, score
 from forethought.learning.metrics import summarise
@@ -150,3 +152,36 @@ def test_failed_and_repeated_calls_earn_nothing():
 def test_what_is_paid_for_calls_is_set_and_capped_by_a_recipe():
     generous = PAPER | {"tool_bonus": 0.2, "bonus_cap": 2}
     assert reward(episode(*calls(40), right=True), **generous).total == approx(1.4)
+
+
+SAMPLED = (Tokens(ids=(1, 2, 3), sampled=(True,) * 3, logprobs=(-0.1,) * 3),)
+CUT_OFF = {
+    Stop.TOKEN_LIMIT: (True, -1.0),  # as by the limit of one turn: few tokens in all
+    Stop.CONTEXT_FULL: (True, -1.0),  # as by a tool's reply
+    Stop.ANSWERED: (False, 0.0),
+    Stop.TURN_LIMIT: (True, 0.0),  # turns are no length: `penalties` are for them
+    Stop.TIME_LIMIT: (True, 0.0),
+}
+
+
+@mark.parametrize("stop", CUT_OFF)
+def test_shaping_filtering_and_metrics_go_by_the_reason_for_which_an_attempt_ended(stop):
+    truncated, lost = CUT_OFF[stop]
+    short = replace(trajectory(turn("1", tokens=3), segments=SAMPLED), stop=stop)
+    attempt = replace(episode(), trajectories=(short,))
+    shaping = RewardSettings(variant="outcome", overlong_buffer=4, overlong_limit=16)
+    (lesson,) = score([group(attempt)], shaping, selection=SelectionSettings(mask_truncated=True))
+    (graded,) = lesson.graded
+    assert graded.reward.components["overlong"] == lost
+    assert (graded.masked, attempt.truncated) == (truncated, truncated)
+    assert summarise([group(attempt)])["unfinished"] == truncated
+
+
+def test_a_team_pays_for_its_length_once():
+    cut = replace(trajectory(turn("1")), stop=Stop.CONTEXT_FULL)
+    attempt = replace(episode(), trajectories=(trajectory(turn("1")), cut, cut))
+    shaping = RewardSettings(
+        variant="outcome", overlong_buffer=4, overlong_limit=16, overlong_factor=0.5
+    )
+    (lesson,) = score([group(attempt)], shaping)
+    assert lesson.graded[0].reward.components["overlong"] == -0.5

@@ -46,13 +46,13 @@ class Attempt:
     """A measured episode with its reward, and the id of its group.
 
     The reward's total holds what turns earned; what is left of it, `last`, came at the end, save
-    for what tokens earned one by one, `by_token`. One that is `void` is compared and not trained.
+    for what tokens earned one by one, `by_token`. One that is `masked` is compared and not trained.
     """
 
     group: Hashable
     episode: Episode
     reward: Reward
-    void: bool = False
+    masked: bool = False
     by_token: float = 0.0
 
     @property
@@ -78,7 +78,7 @@ class Attempt:
     @property
     def trained_length(self) -> int:
         """Policy tokens that are trained."""
-        return 0 if self.void else self.length
+        return 0 if self.masked else self.length
 
     @property
     def spoken(self) -> tuple[int, ...]:

@@ -31,6 +31,9 @@ class SelectionSettings(Settings):
     mask_void_turns: bool = False
     """Leave attempts with a void turn, neither a call that can run nor an answer, out of the loss;
     the others are still compared with them."""
+    mask_truncated: bool = False
+    """Leave attempts that a limit of turns, tokens, context or time cut off out of the loss; the
+    others are still compared with them."""
     keep: int = Field(default=0, ge=0)
     """Attempts of each group that are compared and trained, right ones with clean calls first;
     0: all."""
@@ -75,6 +78,12 @@ def void_turns(episode: Episode) -> tuple[int, ...]:
 def is_void(episode: Episode) -> bool:
     """Whether an attempt has a void turn."""
     return bool(void_turns(episode))
+
+
+def is_masked(episode: Episode, settings: SelectionSettings) -> bool:
+    """Whether an attempt is compared and not trained."""
+    void = settings.mask_void_turns and is_void(episode)
+    return void or (settings.mask_truncated and episode.truncated)
 
 
 def _voids(trajectory: Trajectory, answered: bool) -> list[bool]:

@@ -37,9 +37,14 @@ def response_length(episode: Episode, basis: Literal["policy_tokens", "all_token
 
 
 def overlong(episode: Episode, settings: RewardSettings) -> float:
-    """What an episode loses by its length."""
+    """What an episode loses by its length: all there is to lose where that is why it ended.
+
+    A reply that fills the context, or a limit of one turn, cuts off what has few tokens of its own.
+    """
     if settings.overlong_buffer == 0:
         return 0.0
+    if any(trajectory.too_long for trajectory in episode.trajectories):
+        return -settings.overlong_factor
     return settings.overlong_factor * overlong_penalty(
         response_length(episode, settings.length_basis),
         limit=settings.overlong_limit,
