@@ -4,13 +4,14 @@
     python -m benchmarks.interrupt --compute.workers=2   # any key of the recipe
     python -m benchmarks.interrupt --recipe FILE --run FOLDER --delays 5 30 --stages sft rl
 
-Every stage is run by its own command, which is started, interrupted, and started again for the
-next moment, so that it resumes each time; after its last moment it goes on to its end. An
-interrupt is what a terminal makes of Ctrl-C: SIGINT to the whole process group. Moments are so
-many seconds after a command has begun to work (`--delays`), its imports done; in `rl` they lie
-within a step, while it attempts or while it learns, as foretold by the seconds of the step before
-it. The exit code is 1 when an end took more than two seconds, had another exit code than an
-interrupted command has, or left processes behind.
+Every stage is run by its own command, which is started, interrupted, and started again for the next
+moment, so that it resumes each time; after its last moment it goes on to its end. An interrupt is
+what a terminal makes of Ctrl-C: SIGINT to the whole process group. Moments are so many seconds
+after a command has begun to work (`--delays`), its imports done; in `rl` they lie within a step,
+while it attempts or while it learns, as foretold by the seconds of the step before it. `sft` and
+`rl` are also interrupted while they calibrate, with `compute.workers = "auto"`; what was found
+before is forgotten for that. The exit code is 1 when an end took more than two seconds, had another
+exit code than an interrupted command has, or left processes behind.
 """
 
 import argparse
@@ -21,19 +22,27 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import psutil
 from benchmarks.kill import stage_of
+from benchmarks.moments import (
+    CALIBRATION,
+    DELAYS,
+    LOOK,
+    Moment,
+    Process,
+    has_come,
+    moments_of,
+)
 from benchmarks.small import write_recipe
 
 from forethought.app.cli import INTERRUPTED, STAGES
-from forethought.core.errors import RecipeError
-from forethought.journal.run import Run
-from forethought.journal.status import STATUS, read_status
+from forethought.app.context import CALIBRATION as KEPT
+from forethought.journal.status import STATUS
 
 CHANGES = (
     "--collect.problems=1900",
@@ -47,35 +56,12 @@ CHANGES = (
 )
 """What the run has beside the small recipe: seconds of work in each stage."""
 PROBLEMS = 2400
-DELAYS = (0.2, 1.0, 2.5)
-SHARES = (0.2, 0.5, 0.8)
-"""How much of a part of a step has passed when it is interrupted."""
-PARTS = ("attempt", "learn")
-"""The parts of a step of RL, in their order, as the journal names their seconds."""
 GOAL = 2.0
 """Seconds."""
 PATIENCE = 60.0
 """Seconds after which a process that was interrupted is given up and killed."""
-LOOK = 0.005
-"""Seconds between looks at a run."""
-Process = subprocess.Popen[bytes]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """When to interrupt a stage: after `amount` seconds, or after that share of a `part`."""
-
-    stage: str
-    amount: float
-    part: str = ""
-
-    @property
-    def place(self) -> str:
-        """The stage, and the part of it."""
-        return f"{self.stage}, {self.part}" if self.part else self.stage
-
-    def __str__(self) -> str:
-        return f"{self.amount:.0%} of it" if self.part else f"{self.amount:g} s"
+WIDTH = 16
+"""Characters of a place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +93,17 @@ class Commands:
         """Where the commands say what they do."""
         return self.folder.with_name(f"{self.folder.name}.log")
 
-    def start(self, stage: str) -> Process:
+    def start_for(self, moment: Moment) -> Process:
+        """The command of a moment's stage, which calibrates where the moment lies in that."""
+        if moment.part != CALIBRATION:
+            return self.start(moment.stage)
+        (self.folder / KEPT).unlink(missing_ok=True)  # otherwise it keeps to that
+        return self.start(moment.stage, "--compute.workers=auto")
+
+    def start(self, stage: str, *more: str) -> Process:
         """A stage's command, leading a session of its own."""
         (self.folder / STATUS).unlink(missing_ok=True)  # it comes back when work begins
-        words = [stage, str(self.recipe), "--run", str(self.folder), *self.changes]
+        words = [stage, str(self.recipe), "--run", str(self.folder), *self.changes, *more]
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "forethought", *words],
@@ -127,86 +120,6 @@ class Commands:
         """The error that a command ended in another way than it should."""
         said = self.log.read_text(encoding="utf-8", errors="replace").strip()[-2000:]
         return SystemExit(f"forethought {stage} ended with code {code}, see {self.log}:\n{said}")
-
-
-def moments_of(stage: str, delays: tuple[float, ...]) -> list[Moment]:
-    """The moments at which a stage is interrupted."""
-    if stage == "rl":
-        return [Moment(stage=stage, part=part, amount=share) for part in PARTS for share in SHARES]
-    return [Moment(stage=stage, amount=delay) for delay in delays]
-
-
-def foretold(moment: Moment, seconds: dict[str, float]) -> float:
-    """When a moment of a step comes, in seconds after the step before it, which took `seconds`.
-
-    >>> moment = Moment(stage="rl", part="learn", amount=0.5)
-    >>> foretold(moment, {"attempt": 10.0, "learn": 4.0})
-    12.0
-    """
-    before = PARTS[: PARTS.index(moment.part)]
-    return sum(seconds[part] for part in before) + moment.amount * seconds[moment.part]
-
-
-def committed(folder: Path, stage: str) -> int:
-    """How many steps of a stage are in the journal."""
-    with contextlib.suppress(RecipeError), Run.read(folder) as run:
-        return len(run.steps(stage))
-    return 0
-
-
-def last_seconds(folder: Path, stage: str) -> dict[str, float]:
-    """How long each part of a stage's last step took."""
-    with Run.read(folder) as run:
-        return {part: run.series(stage, f"seconds/{part}")[-1][1] for part in PARTS}
-
-
-def until(truth: Callable[[], bool], process: Process) -> bool:
-    """Wait for something; False when the process ended before."""
-    while not truth():
-        if process.poll() is not None:
-            return False
-        time.sleep(LOOK)
-    return True
-
-
-def passed(seconds: float) -> Callable[[], bool]:
-    """Whether so many seconds have passed from now on."""
-    end = time.monotonic() + seconds
-    return lambda: time.monotonic() >= end
-
-
-def is_working(folder: Path) -> bool:
-    """Whether a command is between the beginning of its work and its end."""
-    return (folder / STATUS).exists() and read_status(folder).state == "running"
-
-
-def has_come(moment: Moment, process: Process, folder: Path) -> bool:
-    """Wait for a moment; False when the work ended before."""
-    if not until(lambda: is_working(folder), process):
-        return False
-    if not moment.part:
-        return until(passed(moment.amount), process) and is_working(folder)
-    while until(stepped(folder, moment.stage), process):
-        steps = committed(folder, moment.stage)
-        due = passed(foretold(moment, last_seconds(folder, moment.stage)))
-        if not until(due, process) or not is_working(folder):
-            break
-        if committed(folder, moment.stage) == steps:  # otherwise that step was shorter
-            return True
-    return False
-
-
-def stepped(folder: Path, stage: str) -> Callable[[], bool]:
-    """Whether a step has been committed from now on; resuming may take some back first."""
-    least = committed(folder, stage)
-
-    def more() -> bool:
-        nonlocal least
-        now = committed(folder, stage)
-        least = min(least, now)
-        return now > least
-
-    return more
 
 
 def say_where(process: psutil.Process) -> None:
@@ -241,10 +154,12 @@ def interrupt(process: Process) -> tuple[float, int, int]:
 def ends_of(commands: Commands, stage: str, moments: list[Moment]) -> Iterator[End]:
     """Interrupt a stage at every moment, then let it go on to its end."""
     for moment in moments:
-        process = commands.start(stage)
+        process = commands.start_for(moment)
         try:
             if not has_come(moment, process, commands.folder):
                 print(f"{moment.place} had ended before {moment}")
+                if moment.part == CALIBRATION:  # the stage has more to do
+                    continue
                 break
             seconds, code, left = interrupt(process)
         finally:
@@ -272,7 +187,7 @@ def summary(ends: list[End]) -> Iterator[str]:
     for place in dict.fromkeys(each.moment.place for each in ends):
         seconds = [each.seconds for each in ends if each.moment.place == place]
         took = f"median {median(seconds):.2f} s, largest {max(seconds):.2f} s"
-        yield f"{place:14} {len(seconds)} times, {took}"
+        yield f"{place:{WIDTH}} {len(seconds)} times, {took}"
     most = max((each.seconds for each in ends), default=0.0)
     bad = sum(not each.good for each in ends)
     yield f"largest of {len(ends)}: {most:.2f} s (goal: {GOAL:g} s); {bad} not as they should"
@@ -280,14 +195,14 @@ def summary(ends: list[End]) -> Iterator[str]:
 
 def measured(commands: Commands, stages: list[str], delays: tuple[float, ...]) -> list[End]:
     """Go through the stages up to the last of those asked for; a printed line for each end."""
-    print(f"{'stage':14} {'after':>10} {'ended in':>10} {'code':>5} {'left':>5}  it stood at")
+    print(f"{'stage':{WIDTH}} {'after':>10} {'ended in':>10} {'code':>5} {'left':>5}  it stood at")
     ends: list[End] = []
     for stage in [*STAGES][: max(map([*STAGES].index, stages)) + 1]:
         moments = moments_of(stage, delays) if stage in stages else []
         for one in ends_of(commands, stage, moments):
             ends.append(one)
             after = f"{one.moment!s:>10} {one.seconds:8.2f} s {one.code:5} {one.left:5}"
-            print(f"{one.moment.place:14} {after}  {one.stood}", flush=True)
+            print(f"{one.moment.place:{WIDTH}} {after}  {one.stood}", flush=True)
     return ends
 
 

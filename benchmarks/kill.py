@@ -19,8 +19,11 @@ import random
 import signal
 import tempfile
 import time
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from typing import Any
 
 from benchmarks.small import write_recipe
 
@@ -43,11 +46,13 @@ CHANGES = (
 )
 """What the run has beside the small recipe: more of each stage, to be killed in."""
 NOWHERE = "before any stage"
-MOST_SECONDS = 600
-"""After which a run that should end is given up."""
+MOST_SECONDS = 600.0
+"""After which a run that should begin, save or end is given up."""
+LOOK, SHORT_LOOK = 0.01, 0.001
+"""Seconds between looks at a run's journal, and at its folder."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
     """When a run was killed, where it then stood, and what ended otherwise (empty: nothing)."""
 
@@ -57,51 +62,93 @@ class Kill:
     differs: str
 
 
-def run_once(recipe, folder):
+def run_once(recipe: Path, folder: Path) -> None:
     """The run, in a process of its own that leads its own group."""
     os.setsid()
     words = ["quickstart", "--recipe", str(recipe), "--run", str(folder), *CHANGES]
     with (
-        Path(f"{folder}.log").open("a") as log,
+        log_of(folder).open("a") as log,
         contextlib.redirect_stdout(log),
         contextlib.redirect_stderr(log),
     ):
         raise SystemExit(main_command(words))
 
 
-def start(recipe, folder):
-    """The run as a process whose imports are done, so that it is killed at work."""
+def log_of(folder: Path) -> Path:
+    """Where the run in `folder` says what it does."""
+    return Path(f"{folder}.log")
+
+
+@contextlib.contextmanager
+def started(recipe: Path, folder: Path) -> Generator[ForkServerProcess]:
+    """The run as a process whose imports are done, so that it is killed at work.
+
+    With the block it ends, and all that it started.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["forethought.app.pipeline"])
     process = context.Process(target=run_once, args=(recipe, folder))
     process.start()
-    return process
+    try:
+        yield process
+    finally:
+        end(process)
 
 
-def whole(recipe, folder):
+def end(process: ForkServerProcess) -> None:
+    """Kill a run with all that it started, whether it has a group of its own yet or not."""
+    assert process.pid is not None
+    with contextlib.suppress(ProcessLookupError):  # it has none, or has ended
+        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.join()
+
+
+def whole(recipe: Path, folder: Path) -> float:
     """Run to the end; seconds from its first stage on."""
-    process = start(recipe, folder)
-    begun = when_begun(process, folder)
-    process.join(MOST_SECONDS)
-    if process.exitcode != 0:
-        said = Path(f"{folder}.log").read_text(encoding="utf-8").strip().splitlines()
-        raise SystemExit(f"the run in {folder} ended with {process.exitcode}: {said[-1]}")
-    return time.monotonic() - begun
+    with started(recipe, folder) as process:
+        begun = when_begun(process, folder)
+        process.join(MOST_SECONDS)
+        code, seconds = process.exitcode, time.monotonic() - begun
+    if code != 0:
+        how = f"has not ended after {MOST_SECONDS:g} s" if code is None else f"ended with {code}"
+        raise SystemExit(f"the run in {folder} {how}: {last_words(folder)}")
+    return seconds
 
 
-def when_begun(process, folder):
+def last_words(folder: Path) -> str:
+    """The last line that a run has said."""
+    try:
+        said = log_of(folder).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return "it has said nothing"
+    return said.rpartition("\n")[2]
+
+
+def when_begun(process: ForkServerProcess, folder: Path) -> float:
     """Wait until there is a stage."""
-    while process.is_alive() and stage_of(folder) == NOWHERE:
-        time.sleep(0.01)
+    wait(lambda: stage_of(folder) != NOWHERE, process, LOOK, f"the run in {folder} has not begun")
     return time.monotonic()
 
 
-def is_saving(folder):
+def wait(truth: Callable[[], bool], process: ForkServerProcess, rest: float, late: str) -> None:
+    """Wait until something is so, or the process has ended; look every `rest` seconds.
+
+    Stops with what is `late` after `MOST_SECONDS`.
+    """
+    last = time.monotonic() + MOST_SECONDS
+    while process.is_alive() and not truth():
+        if time.monotonic() > last:
+            raise SystemExit(f"{late} after {MOST_SECONDS:g} s")
+        time.sleep(rest)
+
+
+def is_saving(folder: Path) -> bool:
     """Whether a checkpoint is being written."""
     return any(folder.glob("checkpoints/*/.*.partial"))
 
 
-def stage_of(folder):
+def stage_of(folder: Path) -> str:
     """The last stage that was begun, and its committed steps."""
     try:
         with Run.read(folder) as run:
@@ -111,21 +158,20 @@ def stage_of(folder):
     return f"{stages[-1].name}, {stages[-1].steps} steps" if stages else NOWHERE
 
 
-def killed(recipe, folder, second, *, saving):
-    """Start a run and kill it, with all that it started, `second` seconds after it began."""
-    process = start(recipe, folder)
-    begun = when_begun(process, folder)
-    while time.monotonic() - begun < second and process.is_alive():
-        time.sleep(0.001)
-    while saving and process.is_alive() and not is_saving(folder):
-        pass
-    with contextlib.suppress(ProcessLookupError):  # a moment after its end
-        os.killpg(process.pid, signal.SIGKILL)
-    process.join()
+def killed(recipe: Path, folder: Path, second: float, *, saving: bool) -> str:
+    """Start a run and kill it, with all that it started, `second` seconds after it began.
+
+    With `saving`, as soon as it writes a checkpoint after that. Says where it then stood.
+    """
+    with started(recipe, folder) as process:
+        process.join(max(0.0, when_begun(process, folder) + second - time.monotonic()))
+        if saving:
+            late = f"the run in {folder} has saved no checkpoint and not ended"
+            wait(lambda: is_saving(folder), process, SHORT_LOOK, late)
     return stage_of(folder)
 
 
-def stage_parts(run, name):
+def stage_parts(run: Run, name: str) -> Iterator[tuple[str, Any]]:
     """What a stage came to: its numbers, its documents, and what was said in each attempt."""
     for metric in run.metrics(name):
         if not metric.startswith("seconds/"):
@@ -141,9 +187,9 @@ def stage_parts(run, name):
             yield f"{name}, attempt {episode.id}", (episode.verdict, words, tokens)
 
 
-def outcome(folder):
+def outcome(folder: Path) -> dict[str, Any]:
     """All that a run came to, apart from how long it took: each part by its name."""
-    found = {}
+    found: dict[str, Any] = {}
     with Run.read(folder) as run:
         for stage in run.stages():
             found |= stage_parts(run, stage.name)
@@ -155,7 +201,7 @@ def outcome(folder):
     return found
 
 
-def difference(expected, found):
+def difference(expected: dict[str, Any], found: dict[str, Any]) -> str:
     """The first part that is not the same in two outcomes, and how many are; empty: none."""
     parts = [*expected, *(each for each in found if each not in expected)]
     other = [each for each in parts if expected.get(each) != found.get(each)]
@@ -165,7 +211,7 @@ def difference(expected, found):
     return f"{len(other)} parts, first {first}: {expected.get(first)} and {found.get(first)}"[:600]
 
 
-def kills(recipe, place, count, seed):
+def kills(recipe: Path, place: Path, count: int, seed: int) -> Iterator[Kill]:
     """Kill so many runs, and yield how each ended."""
     seconds = whole(recipe, place / "undisturbed")
     expected = outcome(place / "undisturbed")
@@ -175,10 +221,11 @@ def kills(recipe, place, count, seed):
         second = moments.uniform(0, seconds)
         stood = killed(recipe, folder, second, saving=saving)
         whole(recipe, folder)
-        yield Kill(second, saving, stood, difference(expected, outcome(folder)))
+        differs = difference(expected, outcome(folder))
+        yield Kill(second=second, saving=saving, place=stood, differs=differs)
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print a line for each kill; the exit code says whether all ended alike."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=20)

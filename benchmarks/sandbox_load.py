@@ -3,18 +3,41 @@
 import asyncio
 import json
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import cycle
 
-from forethought.core.messages import ToolCall
-from forethought.tools.python_tool import PythonTool
+from forethought.core.messages import ToolCall, ToolReply, ToolStatus
+from forethought.tools.protocol import Tools
 from forethought.tools.sandbox.outcome import Kind
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A benign program, and the reply to it: its status, and its text, or the last of it."""
+
+    code: str
+    shown: str
+    status: ToolStatus = ToolStatus.OK
+
+    def answered_by(self, reply: ToolReply) -> bool:
+        """Whether a reply is the right one; before an error there may be more."""
+        if self.status == ToolStatus.OK:
+            return reply.status == self.status and reply.text == self.shown
+        return reply.status == self.status and reply.text.endswith(self.shown)
+
+
 PLAIN = {
-    "print": "print(1 + 1)",
-    "fractions": "from fractions import Fraction\nprint(Fraction(1, 3) + Fraction(1, 6))",
-    "loop": "print(sum(i * i for i in range(100_000)))",
-    "error": "1 / 0",
+    "print": Program(code="print(1 + 1)", shown="2"),
+    "fractions": Program(
+        code="from fractions import Fraction\nprint(Fraction(1, 3) + Fraction(1, 6))", shown="1/2"
+    ),
+    "loop": Program(code="print(sum(i * i for i in range(100_000)))", shown="333328333350000"),
+    "error": Program(
+        code="1 / 0",
+        shown="ZeroDivisionError: division by zero",
+        status=ToolStatus.MODEL_ERROR,
+    ),
 }
 HEAVY = {
     "while True: pass": {Kind.TIMEOUT, Kind.CPU},
@@ -45,57 +68,77 @@ BENIGN_TO_ONE = 9
 """Benign calls to a hostile one: a tenth of all calls is hostile."""
 
 
-async def timed_call(tool: PythonTool, code: str) -> float:
-    """Seconds that one call took, waiting in line included."""
-    began = time.perf_counter()
+@dataclass(slots=True, kw_only=True)
+class Served:
+    """Calls of benign programs so far, and the seconds that each counted one took.
+
+    The seconds include waiting in line. A call with a wrong reply is never counted among them;
+    `wrong` has all of those, by what came back.
+    """
+
+    calls: int = 0
+    latencies: list[float] = field(default_factory=list[float])
+    wrong: Counter[str] = field(default_factory=Counter[str])
+
+    async def call(self, tool: Tools, program: Program, *, counted: bool) -> None:
+        """Make one call more."""
+        self.calls += 1
+        began = time.perf_counter()
+        reply = await call_tool(tool, program.code)
+        seconds = time.perf_counter() - began
+        if not program.answered_by(reply):
+            self.wrong[f"{reply.status}: {reply.text[-60:]!r}"] += 1
+        elif counted:
+            self.latencies.append(seconds)
+
+
+async def call_tool(tool: Tools, code: str) -> ToolReply:
+    """The reply to one program."""
     arguments = json.dumps({"code": code})
-    await tool.call(ToolCall(id="1", name="python", arguments=arguments))
-    return time.perf_counter() - began
+    return await tool.call(ToolCall(id="1", name="python", arguments=arguments))
 
 
 @dataclass(slots=True, kw_only=True)
 class Crowd:
     """Clients of one tool, and what they have seen so far.
 
-    Benign calls that begin after `counted` (on the clock of `time.perf_counter`) leave their
-    `latencies`; after `end` nobody begins another. `benign` and `hostile` are calls of all time.
+    Benign calls that begin after `counted` (on the clock of `time.perf_counter`) count; after `end`
+    nobody begins another. `served` and `hostile` know the calls of all time.
     """
 
-    tool: PythonTool
+    tool: Tools
     counted: float
     end: float
-    latencies: list[float] = field(default_factory=list[float])
-    benign: int = 0
+    served: Served = field(default_factory=Served)
     hostile: int = 0
     due: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
 
     @property
     def seconds(self) -> float:
-        """For how long latencies were counted."""
+        """For how long calls were counted."""
         return self.end - self.counted
 
     async def benign_client(self) -> None:
         """One benign call after another, one of them counted at least."""
         while time.perf_counter() < self.counted:
-            await self._benign_call()
-        self.latencies.append(await self._benign_call())
+            await self._benign_call(counted=False)
+        await self._benign_call(counted=True)
         while time.perf_counter() < self.end:
-            self.latencies.append(await self._benign_call())
+            await self._benign_call(counted=True)
 
     async def hostile_client(self, programs: "cycle[str]") -> None:
         """The next of `programs` whenever one is due."""
         while await self.due.acquire() and time.perf_counter() < self.end:
             self.hostile += 1
-            await timed_call(self.tool, next(programs))
+            await call_tool(self.tool, next(programs))
 
-    async def _benign_call(self) -> float:
-        self.benign += 1
-        if self.benign % BENIGN_TO_ONE == 0:
+    async def _benign_call(self, *, counted: bool) -> None:
+        if (self.served.calls + 1) % BENIGN_TO_ONE == 0:
             self.due.release()
-        return await timed_call(self.tool, PLAIN["print"])
+        await self.served.call(self.tool, PLAIN["print"], counted=counted)
 
 
-async def crowded(tool: PythonTool, seconds: float, *, hostile: bool) -> Crowd:
+async def crowded(tool: Tools, seconds: float, *, hostile: bool) -> Crowd:
     """Benign calls by `CLIENTS`, one after the other; with `hostile`, beside hostile ones.
 
     Other clients take turns with those of `HEAVY` and begin one for every `BENIGN_TO_ONE` benign

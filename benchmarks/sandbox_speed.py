@@ -5,11 +5,12 @@
     python -m benchmarks.sandbox_speed --load 20                    # and beside hostile calls
     python -m benchmarks.sandbox_speed --soak 100000                # and for a long time
 
-Each prints rows of one table. Latencies are those of a call as an agent sees it, in
-milliseconds, waiting in line included; processor time is that of everything: this process, the
-servers and the programs. Under load as many clients make benign calls as without it, more of them
-than have a place at once, while clients of their own keep hostile calls a tenth of all. The soak
-checks that every call ends as it may, and counts what is left over afterwards.
+Each prints rows of one table. Latencies are those of a call as an agent sees it, in milliseconds,
+waiting in line included, and of those alone whose reply was right; processor time is that of
+everything: this process, the servers and the programs. Under load as many clients make benign calls
+as without it, more of them than have a place at once, while clients of their own keep hostile calls
+a tenth of all. The soak checks that every call ends as it may, and counts what is left over
+afterwards.
 """
 
 import argparse
@@ -22,16 +23,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from benchmarks.sandbox_load import CLIENTS, HOSTILE, PLAIN, crowded, timed_call
+from benchmarks.sandbox_load import CLIENTS, HOSTILE, PLAIN, Program, Served, crowded
 
+from forethought.tools.protocol import Tools
 from forethought.tools.python_tool import PythonTool
 from forethought.tools.sandbox.outcome import Kind
 from forethought.tools.settings import PythonSettings
 
 SCIENCE = {
-    "numpy+sympy": (
-        "import numpy, sympy\nx = sympy.Symbol('x')\n"
-        "print(numpy.arange(9).sum(), sympy.expand((x + 1) ** 3))"
+    "numpy+sympy": Program(
+        code="import numpy, sympy\nx = sympy.Symbol('x')\n"
+        "print(numpy.arange(9).sum(), sympy.expand((x + 1) ** 3))",
+        shown="36 x**3 + 3*x**2 + 3*x + 1",
     ),
 }
 QUIET = f"benign calls of {CLIENTS} clients, quiet"
@@ -55,13 +58,27 @@ def figures(calls: int, seconds: float, latencies: list[float], cpu: float) -> F
     }
 
 
+def figures_of(name: str, served: Served, seconds: float, cpu: float) -> Figures:
+    """What the counted calls of the case called `name` came to, and how many replies were wrong.
+
+    `cpu` is that of all its calls. Stops where fewer than two calls can be counted.
+    """
+    right, wrong = len(served.latencies), served.wrong.total()
+    if right < 2:
+        raise SystemExit(f"{name}: {wrong} of {served.calls} replies were wrong: {served.wrong}")
+    cost = cpu * right / served.calls
+    told = figures(right, seconds, served.latencies, cost)
+    return {**told, "benign_calls": served.calls, "wrong_replies": wrong}
+
+
 def show(found: Mapping[str, Figures]) -> None:
     """Print a line of the table for each."""
     for name, each in found.items():
-        share = each.get("hostile_share")
-        note = "" if share is None else f"{share:.0%} of calls hostile"
+        notes = [f"{each['hostile_share']:.0%} of calls hostile"] if "hostile_share" in each else []
+        if wrong := each.get("wrong_replies"):
+            notes.append(f"{wrong:.0f} wrong replies")
         cells = f"{each['calls_per_s']:8.0f} {each['p50_ms']:8.1f} {each['p95_ms']:8.1f}"
-        print(f"{name:{WIDTH}} {cells} {each['cpu_ms']:8.2f}  {note}", flush=True)
+        print(f"{name:{WIDTH}} {cells} {each['cpu_ms']:8.2f}  {', '.join(notes)}", flush=True)
 
 
 def processor_seconds() -> float:
@@ -76,45 +93,46 @@ def processor_seconds() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-async def serve(tool: PythonTool, code: str, calls: int, clients: int) -> tuple[float, list[float]]:
-    """All calls by so many clients, each waiting for one before the next: seconds, latencies."""
+async def serve(
+    served: Served, tool: Tools, program: Program, calls: int, clients: int, *, counted: bool
+) -> float:
+    """All calls by so many clients, each waiting for one before the next: the seconds they took."""
     numbers = iter(range(calls))
-    latencies: list[float] = []
 
     async def client() -> None:
-        latencies.extend([await timed_call(tool, code) for _ in numbers])
+        for _ in numbers:
+            await served.call(tool, program, counted=counted)
 
     began = time.perf_counter()
     await asyncio.gather(*(client() for _ in range(clients)))
-    return time.perf_counter() - began, latencies
+    return time.perf_counter() - began
 
 
 async def speed(
-    settings: PythonSettings, programs: Mapping[str, str], calls: int, clients: int
+    settings: PythonSettings, programs: Mapping[str, Program], calls: int, clients: int
 ) -> dict[str, Figures]:
     """What each program's calls came to."""
     found: dict[str, Figures] = {}
     async with PythonTool(settings) as tool:
-        for name, code in programs.items():
-            await serve(tool, code, 20, clients)
+        for program_name, program in programs.items():
+            name, served = f"{program_name}, {clients} clients", Served()
             before = processor_seconds()
-            seconds, latencies = await serve(tool, code, calls, clients)
-            cost = processor_seconds() - before
-            found[f"{name}, {clients} clients"] = figures(calls, seconds, latencies, cost)
+            await serve(served, tool, program, 20, clients, counted=False)
+            seconds = await serve(served, tool, program, calls, clients, counted=True)
+            found[name] = figures_of(name, served, seconds, processor_seconds() - before)
     return found
 
 
 async def load(settings: PythonSettings, seconds: float) -> dict[str, Figures]:
-    """Benign calls alone, and the same beside hostile ones."""
+    """Benign calls alone, and then the same beside hostile ones."""
     found: dict[str, Figures] = {}
     async with PythonTool(settings) as tool:
         for name, hostile in ((QUIET, False), (LOADED, True)):
             before = processor_seconds()
             crowd = await crowded(tool, seconds, hostile=hostile)
-            counted = len(crowd.latencies)
-            cost = (processor_seconds() - before) * counted / crowd.benign
-            found[name] = figures(counted, crowd.seconds, crowd.latencies, cost)
-            found[name]["hostile_share"] = crowd.hostile / (crowd.benign + crowd.hostile)
+            cpu = processor_seconds() - before
+            found[name] = figures_of(name, crowd.served, crowd.seconds, cpu)
+            found[name]["hostile_share"] = crowd.hostile / (crowd.served.calls + crowd.hostile)
     return found
 
 

@@ -6,6 +6,9 @@ learnt only how to answer is right half of the time, so that there is something 
 
 import json
 import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 RECIPE = """
 seed = 3
@@ -94,7 +97,7 @@ attempts = 2
 """
 
 
-def coins(count, kind):
+def coins(count: int, kind: str) -> Iterator[dict[str, Any]]:
     """Problems that only luck answers, with what a demonstrator needs to show them."""
     rng = random.Random(kind)
     for number in range(count):
@@ -109,12 +112,12 @@ def coins(count, kind):
         }
 
 
-def write_problems(path, count):
+def write_problems(path: Path, count: int) -> None:
     """So many coins as a file of problems, its name their kind."""
     path.write_text("".join(json.dumps(coin) + "\n" for coin in coins(count, path.stem)))
 
 
-def write_recipe(folder, problems=400):
+def write_recipe(folder: Path, problems: int = 400) -> Path:
     """The small recipe and its problems, in a folder; the recipe's path."""
     write_problems(folder / "train.jsonl", problems)
     write_problems(folder / "held_out.jsonl", 6)

@@ -3,12 +3,12 @@
     python -m benchmarks.training_speed small --threads 1
     python -m benchmarks.training_speed smollm2 --threads 2 --group 8
 
-Every way of computing lives in a process of its own, and they take turns, so that whatever else
-the machine does falls on all of them alike. `padded` is a plain reference: rows padded on the
-right, transformers' modules, autograd. Fractions are 6 N tokens over the time that it took, N
-being all parameters that multiply, in units of the fastest float32 product of matrices that was
-seen in the same run; tokens are all tokens of all rows. `honest` counts the output head only at
-trained tokens, and attention not at all.
+Every way of computing lives in a process of its own, and they take turns, in the other order in
+every second turn, so that whatever else the machine does falls on all of them alike. `padded` is a
+plain reference: rows padded on the right, transformers' modules, autograd. Fractions are 6 N tokens
+over the time that it took, N being all parameters that multiply, in units of the fastest float32
+product of matrices that was seen in the same run; tokens are all tokens of all rows. `honest`
+counts the output head only at trained tokens, and attention not at all.
 """
 
 import argparse
@@ -19,11 +19,12 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 
 import torch
 from benchmarks.speed.children import ROOT, environment
+from benchmarks.speed.figures import in_turns
 from benchmarks.training_padded import padded_gradient
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
@@ -34,11 +35,15 @@ from forethought.learning.batch import Batch, pad
 from forethought.learning.gradient import GradientWork, accumulate
 from forethought.learning.losses.catalogue import objective
 from forethought.learning.losses.settings import LossSettings
+from forethought.learning.settings import ComputeSettings
 from forethought.policy.local.decoder import Decoder
 from forethought.policy.local.replica import Port, Replica
 
 WAYS = ("padded", "packed", "bfloat16", "checkpointing")
+COMPUTE = ComputeSettings()
+"""Portions as they are by default."""
 Told = dict[str, float]
+Child = subprocess.Popen[str]
 SIZES = {"small": (128, 50, 300), "smollm2": (32, 100, 400)}
 """Rows, and their shortest and longest length."""
 
@@ -133,7 +138,7 @@ def serve(options: argparse.Namespace) -> None:
         print(json.dumps(told), flush=True)
 
 
-def ask(child: "subprocess.Popen[str]") -> Told:
+def ask(child: Child) -> Told:
     """One gradient of a child."""
     child.stdin.write("\n")
     child.stdin.flush()
@@ -153,16 +158,20 @@ def take_turns(options: argparse.Namespace, words: list[str]) -> dict[str, list[
         )
         for way in options.ways
     }
-    told: dict[str, list[Told]] = {way: [] for way in options.ways}
     try:
         for child in children.values():
             ask(child)  # warms up
-        for _ in range(options.turns):
-            for way, child in children.items():
-                told[way].append(ask(child))
+        return answers(children, options.turns)
     finally:
         for child in children.values():
             child.communicate()
+
+
+def answers(children: Mapping[str, Child], turns: int) -> dict[str, list[Told]]:
+    """What each child told in so many turns, each turn in the other order than the one before."""
+    told: dict[str, list[Told]] = {way: [] for way in children}
+    for _, way in in_turns([*children], turns):
+        told[way].append(ask(children[way]))
     return told
 
 
@@ -202,8 +211,8 @@ def options_of(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--group", type=int, default=1, help="rows that share a prompt")
     parser.add_argument("--rows", type=int, default=0, help="0: as many as usual")
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--micro-tokens", type=int, default=2048)
-    parser.add_argument("--logit-tokens", type=int, default=1024)
+    parser.add_argument("--micro-tokens", type=int, default=COMPUTE.micro_tokens)
+    parser.add_argument("--logit-tokens", type=int, default=COMPUTE.logit_tokens)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--child", choices=WAYS, help=argparse.SUPPRESS)
     return parser.parse_args(words)

@@ -18,7 +18,7 @@ from benchmarks.speed.parts import (
     tools,
     training,
 )
-from benchmarks.speed.results import keep, render
+from benchmarks.speed.results import keep, render, revision
 from benchmarks.speed.rounds import Options
 
 PARTS = {
@@ -74,14 +74,15 @@ def measured(name: str, options: Options) -> bool:
     """Measure one part and print its table; False, with the reason printed, when it fails."""
     part = PARTS[name]
     print(f"{name}:", flush=True)
-    began = time.perf_counter()
+    code, began = revision(ROOT), time.perf_counter()
     try:
         outcome = part.measure(options)
     except (SubjectError, InstallError, TeachingError) as error:
         print(f"{name} could not be measured: {error}", file=sys.stderr, flush=True)
         return False
     seconds = time.perf_counter() - began
-    print(f"{keep(part, outcome, seconds, options)}\n{name} took {seconds:.0f} s\n", flush=True)
+    text = keep(part, outcome, seconds, options, code)
+    print(f"{text}\n{name} took {seconds:.0f} s\n", flush=True)
     return True
 
 

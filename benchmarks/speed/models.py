@@ -31,8 +31,6 @@ RECIPE = """
 {model}
 [tool]
 shown_characters = 200
-[compute]
-micro_tokens = 2048
 [collect]
 problems = {shown}
 [rl]
@@ -113,8 +111,7 @@ def taught(model: Model, cache: Path, file: Path | None, threads: int) -> Path:
     Raises `TeachingError` when one of Forethought's commands fails.
     """
     text = _recipe(model, cache, file)
-    key = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
-    folder = cache / "models" / f"{model.name}-{key}"
+    folder = folder_of(model, cache, file)
     if folder.is_dir():
         return folder
     print(f"teaching {model.title}: {folder}", flush=True)
@@ -132,6 +129,14 @@ def taught(model: Model, cache: Path, file: Path | None, threads: int) -> Path:
     last.rename(folder)
     shutil.rmtree(run)
     return folder
+
+
+def folder_of(model: Model, cache: Path, file: Path | None) -> Path:
+    """Where the model is kept that its recipe makes of the problems as they are now."""
+    digest = hashlib.blake2b(_recipe(model, cache, file).encode(), digest_size=4)
+    if not model.width and file is not None:
+        digest.update(file.read_bytes())
+    return cache / "models" / f"{model.name}-{digest.hexdigest()}"
 
 
 def _converted(cache: Path) -> Path:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from forethought.core.messages import User
+from forethought.core.messages import ToolSpec, User
 from forethought.core.problem import Problem
 from forethought.policy.formats import ChatFormat, chat_format
 from forethought.tools.python_tool import PYTHON
@@ -24,5 +24,5 @@ def mixed_prompts(chat: ChatFormat, problems: Sequence[Problem], count: int) -> 
     ]
 
 
-def _tools(number: int) -> list:
+def _tools(number: int) -> list[ToolSpec]:
     return [PYTHON] if number % 2 else []

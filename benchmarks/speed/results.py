@@ -3,9 +3,11 @@
 import json
 import os
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -16,12 +18,17 @@ from benchmarks.speed.parts.part import Part
 from benchmarks.speed.rounds import Options, Outcome
 from benchmarks.speed.table import plain, put, table
 
+CODE = ("src", "benchmarks")
+"""Folders whose changes make it other code."""
+HEAD = ("part", "when", "code", "took", "rounds", "threads", "problems", "others", "where")
 
-def keep(part: Part, outcome: Outcome, seconds: float, options: Options) -> str:
-    """Write a part's result and its table; returns the table."""
+
+def keep(part: Part, outcome: Outcome, seconds: float, options: Options, code: str) -> str:
+    """Write a part's result, `code` being what it is of, and its table; returns the table."""
     body = {
         "part": part.name,
         "when": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+        "code": code,
         "seconds": round(seconds),
         "quick": options.quick,
         "rounds": options.rounds,
@@ -37,6 +44,27 @@ def keep(part: Part, outcome: Outcome, seconds: float, options: Options) -> str:
     text = table(part.lines(outcome.trials))
     file.with_suffix(".md").write_text(f"{text}\n", encoding="utf-8")
     return text
+
+
+def revision(root: Path) -> str:
+    """The commit whose code is in `root`, and whether it has changes; empty where git has none."""
+    found, changes = _git(root, "rev-parse", "--short", "HEAD"), _git(root, "status", "-s", *CODE)
+    return f"{found} (changed)" if found and changes else found
+
+
+def _git(root: Path, *words: str) -> str:
+    """What git says of the working tree in `root`; nothing where that has no repository."""
+    if not (root / ".git").exists():  # git would look for one above it
+        return ""
+    with suppress(FileNotFoundError):  # git is not installed
+        done = subprocess.run(
+            ["git", "--no-optional-locks", "-C", str(root), *words],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout.strip()
+    return ""
 
 
 def described() -> dict[str, Any]:
@@ -65,8 +93,7 @@ def render(parts: Mapping[str, Part], results: Path, page: Path) -> list[str]:
         about.append(_about(body, trials))
         found.append(name)
     if found:
-        head = ("part", "when", "took", "rounds", "threads", "problems", "others", "where")
-        put(page, "about", plain(head, about))
+        put(page, "about", plain(HEAD, about))
     return found
 
 
@@ -77,6 +104,7 @@ def _about(body: Mapping[str, Any], trials: Sequence[Trial]) -> list[str]:
     return [
         body["part"] + quick,
         body["when"],
+        body.get("code", ""),  # results of before say nothing of it
         f"{body['seconds'] / 60:.0f} min",
         str(body["rounds"]),
         str(body["threads"]),

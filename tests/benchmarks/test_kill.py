@@ -1,9 +1,20 @@
 """What the benchmark of killed runs compares, and that it tells runs apart."""
 
+import multiprocessing
+import os
 import time
 
 import pytest
-from benchmarks.kill import CHANGES, NOWHERE, difference, is_saving, outcome, stage_of
+from benchmarks.kill import (
+    CHANGES,
+    NOWHERE,
+    difference,
+    is_saving,
+    killed,
+    outcome,
+    stage_of,
+    whole,
+)
 from benchmarks.small import write_recipe
 
 from forethought.app.recipe import read_recipe
@@ -65,3 +76,25 @@ def test_the_recipe_of_the_benchmark_is_one(tmp_path):
     recipe = read_recipe(write_recipe(tmp_path), CHANGES)
     assert recipe.sft.keep == "best"
     assert recipe.compute.deterministic
+
+
+@pytest.fixture
+def endless(tmp_path, monkeypatch):
+    """A recipe that a run never has done reading, of runs that are soon given up."""
+    monkeypatch.setattr("benchmarks.kill.MOST_SECONDS", 0.5)
+    os.mkfifo(tmp_path / "recipe.toml")
+    return tmp_path / "recipe.toml"
+
+
+def test_a_run_that_never_begins_is_given_up_and_ended(endless, tmp_path):
+    with pytest.raises(SystemExit, match=r"has not begun after 0\.5 s"):
+        whole(endless, tmp_path / "nothing")
+    assert multiprocessing.active_children() == []
+
+
+def test_a_resumed_run_that_never_ends_is_given_up_and_ended(endless, run):
+    with pytest.raises(SystemExit, match=r"has not ended after 0\.5 s"):
+        whole(endless, run)
+    with pytest.raises(SystemExit, match=r"has saved no checkpoint and not ended after 0\.5 s"):
+        killed(endless, run, 0.0, saving=True)
+    assert multiprocessing.active_children() == []

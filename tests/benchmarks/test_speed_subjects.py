@@ -54,8 +54,10 @@ def test_benign_calls_are_timed_alone_and_beside_hostile_ones(measured):
     assert [*found] == ["print, 2 clients", QUIET, LOADED]
     assert found[QUIET]["hostile_share"] == 0
     assert 0 < found[LOADED]["hostile_share"] <= 0.1
-    (goal,) = (line for line in sandbox.lines(measured.sandbox) if line.goal is not None)
-    assert goal.ratio is not None
+    assert found[QUIET]["wrong_replies"] == 0
+    latency, wrong = (line for line in sandbox.lines(measured.sandbox) if line.goal is not None)
+    assert latency.ratio is not None
+    assert wrong.theirs.middle == sum(each["benign_calls"] for each in found.values())
     (tier,) = {each.facts["sandbox"] for each in measured.sandbox}
     assert tier in {"namespaces", "landlock-uid", "landlock"}
 
@@ -65,3 +67,4 @@ def test_the_script_prints_a_line_for_each_program(capsys):
     head, *rows = capsys.readouterr().out.splitlines()
     assert head.startswith("what")
     assert [row.partition(",")[0] for row in rows] == [*PLAIN, "print"]
+    assert "wrong" not in "".join(rows)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from benchmarks.speed.figures import Source, Trial, spread
+from benchmarks.speed.figures import Source, Spread, Trial, spread
 from benchmarks.speed.parts.part import Part, share
 from benchmarks.speed.rounds import OURS, Contestant, Options, Outcome, take_turns
 from benchmarks.speed.table import Goal, Line
@@ -30,9 +30,9 @@ def measure(options: Options) -> Outcome:
 
 
 def lines(trials: Sequence[Trial]) -> list[Line]:
-    """Calls a second and latencies; beside hostile calls, against those without."""
+    """Calls a second and latencies; beside hostile calls, against those without; wrong replies."""
     cases = list(dict.fromkeys(trial.case for trial in trials))
-    return [line for case in cases for line in _of(trials, case, cases)]
+    return [*(line for case in cases for line in _of(trials, case, cases)), *_wrong(trials)]
 
 
 def _of(trials: Sequence[Trial], case: str, cases: Sequence[str]) -> list[Line]:
@@ -56,6 +56,26 @@ def _of(trials: Sequence[Trial], case: str, cases: Sequence[str]) -> list[Line]:
             for figure, (words, unit, goal) in FIGURES.items()
         ),
         Line(what=f"{case}: their share", unit="%", ours=spread(trials, hostile)),
+    ]
+
+
+def _wrong(trials: Sequence[Trial]) -> list[Line]:
+    """Wrong replies to benign calls, over all cases and rounds; none where nobody looked."""
+    looked = [trial.figures for trial in trials if "wrong_replies" in trial.figures]
+    if not looked:
+        return []
+    wrong, calls = (
+        sum(each[figure] for each in looked) for figure in ("wrong_replies", "benign_calls")
+    )
+    return [
+        Line(
+            what="wrong replies, of all benign calls",
+            unit="calls",
+            ours=Spread.of([wrong]),
+            theirs=Spread.of([calls]),
+            ratio=Spread.of([wrong / calls]),
+            goal=Goal(bound=0, at_most=True, percent=True),
+        )
     ]
 
 

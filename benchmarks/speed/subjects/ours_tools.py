@@ -25,15 +25,15 @@ from forethought.tools.python_tool import PYTHON
 
 @dataclass(slots=True, kw_only=True)
 class SlowTool:
-    """Answers every call alike after so many seconds."""
+    """Answers every call alike after so many seconds, and notes when it was called."""
 
     seconds: float
-    calls: int = 0
+    calls: list[float] = field(default_factory=list[float])
     specs: tuple[ToolSpec, ...] = (PYTHON,)
 
     async def call(self, call: ToolCall) -> ToolReply:
         """Wait, then answer."""
-        self.calls += 1
+        self.calls.append(time.perf_counter())
         await asyncio.sleep(self.seconds)
         return ToolReply(call_id=call.id, name=call.name, text="42")
 
@@ -91,22 +91,36 @@ async def keep_open(task: Task, engine: Engine, tool: SlowTool) -> Counter:
     return counter
 
 
+def figures(
+    task: Task, began: float, turns: Sequence[tuple[float, int]], calls: Sequence[float]
+) -> dict[str, float]:
+    """What the turns that ended while it counts came to, and the calls that were begun then.
+
+    `waiting_share` is the share of conversations that wait for the tool on average: as many calls
+    as come in the time that one takes.
+    """
+    since = began + task["warm_seconds"]
+    until = since + task["seconds"]
+    tokens = sum(tokens for at, tokens in turns if since <= at < until)
+    calls_per_s = sum(since <= at < until for at in calls) / task["seconds"]
+    return {
+        "seconds": task["seconds"],
+        "tokens": float(tokens),
+        "tokens_per_s": tokens / task["seconds"],
+        "calls_per_s": calls_per_s,
+        "open": task["open"],
+        "waiting_share": calls_per_s * task["tool_seconds"] / task["open"],
+    }
+
+
 def measure(task: Task) -> tuple[Cases, dict[str, object]]:
     """Tokens per second while all conversations are open."""
     with engine_of(task) as engine:
         tool = SlowTool(seconds=task["tool_seconds"])
         began = time.perf_counter()
         counter = asyncio.run(keep_open(task, engine, tool))
-        since = began + task["warm_seconds"]
-        until = since + task["seconds"]
-        tokens = sum(tokens for at, tokens in counter.turns if since <= at < until)
-        figures = {
-            "seconds": task["seconds"],
-            "tokens": float(tokens),
-            "tokens_per_s": tokens / task["seconds"],
-            "calls": float(tool.calls),
-        }
-        return {task["case"]: figures}, {"workers": engine.crew.size}
+        found = figures(task, began, counter.turns, tool.calls)
+        return {task["case"]: found}, {"workers": engine.crew.size}
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@ import torch
 import transformers
 from benchmarks.speed.subjects.answer import Cases, Task, answer
 from benchmarks.speed.subjects.lengths import lengths
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 
-def continued(model, prompts: list[list[int]], stop: list[int], new: int) -> list[int]:
+def continued(
+    model: PreTrainedModel, prompts: list[list[int]], stop: list[int], new: int
+) -> list[int]:
     """How many tokens each prompt was continued with."""
     longest = max(map(len, prompts))
     ids = torch.tensor([[0] * (longest - len(each)) + each for each in prompts])
