@@ -52,7 +52,7 @@ class Sandbox:
 
 @dataclass(frozen=True)
 class Host:
-    """What a program must not reach: a file, a variable, a process, three sockets."""
+    """What a program must not reach: a file, a variable, a process, four sockets."""
 
     secret: str
     folder: Path
@@ -60,6 +60,7 @@ class Host:
     tcp: socket.socket
     udp: socket.socket
     abstract: socket.socket
+    named: socket.socket
 
     def untouched(self) -> bool:
         """Whether the file, its mode and the process are as they were."""
@@ -76,6 +77,7 @@ class Host:
             "TCP_PORT": str(self.tcp.getsockname()[1]),
             "UDP_PORT": str(self.udp.getsockname()[1]),
             "ABSTRACT": repr(self.abstract.getsockname()),
+            "NAMED": repr(self.named.getsockname()),
         }
         for name, value in known.items():
             program = program.replace(name, value)
@@ -93,11 +95,16 @@ def host(tmp_path_factory):
         socket.create_server(("127.0.0.1", 0)) as tcp,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as abstract,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as named,
+        tempfile.TemporaryDirectory(dir="/tmp") as open_to_all,
         subprocess.Popen(["sleep", "600"], env={"SECRET": secret}) as victim,
     ):
         udp.bind(("127.0.0.1", 0))
         abstract.bind(f"\0forethought-{secrets.token_hex(8)}")
-        yield Host(secret, folder, victim, tcp, udp, abstract)
+        Path(open_to_all).chmod(0o755)
+        named.bind(f"{open_to_all}/socket")
+        (Path(open_to_all) / "socket").chmod(0o666)
+        yield Host(secret, folder, victim, tcp, udp, abstract, named)
         victim.kill()
     del os.environ["FORETHOUGHT_SECRET"]
 

@@ -78,7 +78,7 @@ def test_a_program_that_runs_alone_gives_way_to_nobody():
     assert asyncio.run(run()).out == b"%d\n" % os.getpriority(os.PRIO_PROCESS, 0)
 
 
-def test_a_session_gives_way_to_nobody():
+def test_a_session_stays_as_nice_as_it_was():
     async def work(pool):
         session = pool.open_session()
         mine, other = await asyncio.gather(
@@ -168,6 +168,27 @@ def test_programs_that_compute_for_long_take_turns_and_those_that_wait_are_let_b
     # Two of eight at a time: each is held for six turns of eight.
     assert min(computed) >= 3
     assert waited < min(computed)
+
+
+def test_programs_of_sessions_take_turns_like_others():
+    async def work(pool):
+        computing = [pool.run(SPELLS, session=pool.open_session()) for _ in range(8)]
+        return [int(each.out) for each in await asyncio.gather(*computing)]
+
+    computed = beside(work, ONE.model_copy(update={"calls_per_server": 16}))
+    assert min(computed) >= 3
+
+
+def test_programs_that_wait_for_turns_are_not_ended_for_it():
+    # Two at a time, they take longer together than the limit of each, and each far less alone.
+    short = "import time\nwhile time.process_time() < 0.3: pass"
+    settings = ONE.model_copy(update={"calls_per_server": 32, "wall_seconds": 4.0})
+
+    async def run():
+        async with Pool(settings) as pool:
+            return await asyncio.gather(*(pool.run(short) for _ in range(32)))
+
+    assert {each.kind for each in asyncio.run(run())} == {Kind.OK}
 
 
 def test_programs_that_take_turns_come_to_their_end():

@@ -31,12 +31,18 @@ def test_a_hostile_program_ends_as_it_may_and_reaches_nothing(tier, host, name):
 
 
 def test_nothing_arrived_from_any_program(tier, host):
-    for attack in ("connects to the host", "sends datagrams", "talks to an abstract socket"):
+    for attack in (
+        "connects to the host",
+        "sends datagrams",
+        "talks to an abstract socket",
+        "talks past the other end of a pair",
+    ):
         tier.run(host.fill_in(ATTEMPT + PROGRAMS[attack].code))
     receivers = {
         host.tcp: host.tcp.accept,
         host.udp: lambda: host.udp.recv(1),
         host.abstract: lambda: host.abstract.recv(1),
+        host.named: lambda: host.named.recv(1),
     }
     for listener, receive in receivers.items():
         listener.setblocking(False)

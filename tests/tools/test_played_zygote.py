@@ -17,6 +17,7 @@ from forethought.tools.sandbox.inside.frames import (
     End,
     Order,
     Request,
+    pack_waiting,
     take_report,
 )
 from forethought.tools.sandbox.inside.limits import Limits
@@ -45,14 +46,18 @@ class Zygote(socket.socket):
     """The supervisor's end of the wire to a zygote that is played where orders are given.
 
     `doomed` children die as soon as they are ordered, so that what they said and the news of
-    their end are there together; the others say that they are ready.
+    their end are there together; the others say that they are ready. It hears `orders`, unless it
+    is `deaf`, and says of those in `waiting` that it is not their turn, unless that is None.
     """
 
-    def __init__(self, ours, theirs, *, doomed, said):
+    def __init__(self, ours, theirs, *, doomed=0, said=b"", waiting=None):
         super().__init__(fileno=ours.detach())
         self.theirs = theirs
         self.doomed = doomed
         self.said = said
+        self.waiting = waiting
+        self.deaf = False
+        self.orders = []
         self.children = {}
 
     def sendmsg(self, buffers, ancillary=(), flags=0, address=None):
@@ -72,8 +77,15 @@ class Zygote(socket.socket):
 
     def send(self, data, flags=0):
         sent = super().send(data, flags)
-        self.theirs.recv(ORDER.size)  # to end a child: it does when the test says so
+        if not self.deaf:  # a child ends when the test says so, whatever is ordered
+            self.hear()
         return sent
+
+    def hear(self):
+        order, number = ORDER.unpack(self.theirs.recv(ORDER.size))
+        self.orders.append((Order(order), number))
+        if order == Order.INSPECT and self.waiting is not None:
+            self.theirs.send(pack_waiting(self.waiting))
 
     def end(self, child):
         del self.children[child.number]
@@ -82,14 +94,14 @@ class Zygote(socket.socket):
 
 
 @contextmanager
-def supervised(first, **played):
+def supervised(first, limits=LIMITS, **played):
     """A supervisor at work, asked for `first` already: the tool's end of its wire, its zygote."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     tool, wire = socket.socketpair()
     zygote = Zygote(ours, theirs, **played)
     tool.settimeout(20)
     tool.send(first.pack())
-    serving = Serving(wire, zygote, LIMITS)
+    serving = Serving(wire, zygote, limits)
     thread = threading.Thread(target=serving.serve, daemon=True)
     thread.start()
     try:

@@ -35,6 +35,7 @@ def test_every_attack_that_plain_processes_allow_is_named():
         "a TCP connection to the host",
         "a UDP message to the host",
         "a message to an abstract socket",
+        "a message to a socket with a path",
         "killing a process of the host",
         "changing a limit of a process of the host",
         "changing a file of the host",

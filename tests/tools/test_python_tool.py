@@ -59,6 +59,16 @@ def test_a_program_shows_what_it_prints_and_the_value_of_its_last_expression(san
             "with get_context('fork').Pool(2) as pool:\n    print(pool.map(abs, [-1, -2]))",
             "[1, 2]",
         ),
+        (
+            "from multiprocessing import Pipe\none, other = Pipe()\none.send([1])\nother.recv()",
+            "[1]",
+        ),
+        (
+            "import asyncio\nasync def main():\n"
+            "    child = await asyncio.create_subprocess_exec('echo', 'hi', stdout=-1)\n"
+            "    return (await child.communicate())[0]\nasyncio.run(main())",
+            "b'hi\\n'",
+        ),
         ("import tempfile\nwith tempfile.TemporaryFile() as f: print(f.write(b'abc'))", "3"),
         ("import sqlite3\nsqlite3.connect('a.db').execute('select 1').fetchall()", "[(1,)]"),
         ("import pickle, decimal\npickle.loads(pickle.dumps(decimal.Decimal(1)))", "Decimal('1')"),

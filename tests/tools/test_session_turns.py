@@ -12,6 +12,7 @@ from forethought.core.messages import ToolCall
 from forethought.tools.protocol import for_attempt
 from forethought.tools.python_tool import PythonTool
 from forethought.tools.sandbox.inside.frames import End, Report, State
+from forethought.tools.sandbox.outcome import Kind
 from forethought.tools.sandbox.pool import INFRASTRUCTURE, Pool
 from forethought.tools.sandbox.server import ServerDiedError
 from forethought.tools.sandbox.turnstile import BusyError
@@ -154,6 +155,18 @@ def test_what_a_program_alone_defined_is_told_to_be_lost():
         return ScriptedServer(scripts.pop(0))
 
     assert with_servers(server, CALM, go) == [False, True, True]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGXCPU])
+def test_no_limit_of_processor_time_is_blamed_that_a_session_does_not_have(number):
+    killed = Report(1, End.EXITED, State.LOST, status=number, cpu=CALM.cpu_seconds + 1.0)
+
+    async def go(pool, servers):
+        return await pool.run("x", session=pool.open_session()), await pool.run("x")
+
+    in_session, outside = with_servers(ScriptedServer, CALM, go, script=[killed])
+    assert (in_session.kind, in_session.detail) == (Kind.CRASH, number.name)
+    assert outside.kind is Kind.CPU
 
 
 def test_a_server_that_dies_under_a_program_of_a_session_is_told_of_twice():

@@ -111,6 +111,36 @@ def test_sessions_do_not_see_each_other(tier):
         pool.close_session(session)
 
 
+WATCH = (
+    "import threading, time\n"
+    "gaps = [0.0]\n"
+    "def watch():\n"
+    "    last = time.monotonic()\n"
+    "    while True:\n"
+    "        now = time.monotonic()\n"
+    "        gaps.append(now - last)\n"
+    "        last = now\n"
+    "        time.sleep(WAIT)\n"
+    "threading.Thread(target=watch, daemon=True).start()"
+)
+
+
+@pytest.mark.parametrize("wait", ["0", "0.01"])
+def test_what_a_program_leaves_running_is_held_until_the_next_one_begins(tier, wait):
+    pool = tier.tool.opened.backend
+    session = pool.open_session()
+
+    async def both():
+        await pool.run(WATCH.replace("WAIT", wait), session=session)
+        await asyncio.sleep(1.5)
+        goes_on = "before = len(gaps)\ntime.sleep(0.3)\nmax(gaps) > 1, len(gaps) > before"
+        return await pool.run(goes_on, session=session)
+
+    outcome = tier.runner.run(both())
+    pool.close_session(session)
+    assert outcome.out == b"(True, True)\n"
+
+
 def test_one_server_keeps_a_hundred_sessions_apart():
     settings = KEEPING.model_copy(update={"max_sessions": 100, "wall_seconds": 20.0})
 

@@ -41,7 +41,7 @@ class PythonSettings(Settings):
     """Calls that may wait in line; no fewer than all attempts make together (`compute.at_once`
     times `agent.calls_per_turn`)."""
     wall_seconds: Annotated[float, Field(ge=0.1, le=86_400)] = 5.0
-    """Time that a program may take."""
+    """Time that a program may take; up to five times that if others make it wait for its turn."""
     cpu_seconds: Annotated[int, Field(ge=1, le=86_400)] = 5
     """Processor time that each process of a program may take; none of its own in a session."""
     memory_mb: Annotated[int, Field(ge=16, le=1_048_576)] = 512

@@ -23,6 +23,8 @@ def udp():
     return socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", {udp}))
 def abstract():
     return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"x", {abstract!r})
+def past(name):
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b"x", name)
 def write(folder):
     name = folder + "/{name}"
     open(name, "w").close()
@@ -35,6 +37,8 @@ def raised():
 tried(tcp)
 tried(udp)
 tried(abstract)
+tried(lambda: past({abstract!r}))
+tried(lambda: past({named!r}))
 tried(raised)
 for action in (
     lambda: open({canary!r}).read(),
@@ -111,6 +115,7 @@ class Bait:
     tcp: socket.socket
     udp: socket.socket
     abstract: socket.socket
+    named: socket.socket
 
     @property
     def taken(self) -> dict[str, bool]:
@@ -119,6 +124,7 @@ class Bait:
             "a TCP connection to the host": _received(self.tcp),
             "a UDP message to the host": _received(self.udp),
             "a message to an abstract socket": _received(self.abstract),
+            "a message to a socket with a path": _received(self.named),
             "killing a process of the host": self.victim.poll() is not None,
             "changing a limit of a process of the host": self._was_limited(),
             "changing a file of the host": (
@@ -133,6 +139,7 @@ class Bait:
             tcp=self.tcp.getsockname()[1],
             udp=self.udp.getsockname()[1],
             abstract=self.abstract.getsockname(),
+            named=self.named.getsockname(),
             name="forethought-probe",
             canary=str(self.canary),
             outside=str(self.canary.parent),
@@ -151,7 +158,8 @@ def bait() -> Generator[Bait]:
     """Lay it out, and take it in again."""
     token = secrets.token_hex(8)
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        # Not just anywhere: a socket's path must be short.
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp")))
         folder.chmod(0o755)
         canary = folder / "canary"
         canary.write_text(token, encoding="utf-8")
@@ -161,6 +169,9 @@ def bait() -> Generator[Bait]:
         udp.bind(("127.0.0.1", 0))
         abstract = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
         abstract.bind(f"\0forethought-{token}")
+        named = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        named.bind(str(folder / "socket"))
+        (folder / "socket").chmod(0o666)
         victim, other = (stack.enter_context(_bystander(token)) for _ in range(2))
         yield Bait(
             token=token,
@@ -170,6 +181,7 @@ def bait() -> Generator[Bait]:
             tcp=tcp,
             udp=udp,
             abstract=abstract,
+            named=named,
         )
 
 

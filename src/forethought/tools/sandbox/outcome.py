@@ -34,9 +34,10 @@ class Outcome:
     """What became of one program, and what it wrote.
 
     `detail` is its exit code or the name of the signal that ended it. `seconds` counts from its
-    start; what it waited before and after is `queued`. Of a stream longer than 64 KB, `out` and
-    `err` hold the two ends. `state_lost`: the variables of its session are gone, either with this
-    program or before it.
+    start; what it waited before and after is `queued`. `cpu` is 0 for a program that its session
+    outlives, and all of the session's for the one that ends it. Of a stream longer than 64 KB,
+    `out` and `err` hold the two ends. `state_lost`: the variables of its session are gone, either
+    with this program or before it.
 
     >>> Outcome(kind=Kind.OK, out=b"2", out_bytes=1).kind
     <Kind.OK: 'ok'>
@@ -71,8 +72,8 @@ _ENDED_BY_US = {
 }
 
 
-def judge(report: Report, cpu_seconds: int) -> Outcome:
-    """The outcome that a server's report amounts to. `cpu_seconds` is the limit that held."""
+def judge(report: Report, cpu_seconds: int | None) -> Outcome:
+    """The outcome that a report amounts to. `cpu_seconds` is the limit that held, if one did."""
     kind, detail = _judge_status(report, cpu_seconds)
     return Outcome(
         kind=_ENDED_BY_US.get(report.end, kind),
@@ -87,7 +88,7 @@ def judge(report: Report, cpu_seconds: int) -> Outcome:
     )
 
 
-def killed_unasked(report: Report, cpu_seconds: int) -> bool:
+def killed_unasked(report: Report, cpu_seconds: int | None) -> bool:
     """Whether SIGKILL ended the program and nobody here sent it.
 
     Then the program did, or the kernel for want of memory.
@@ -96,12 +97,13 @@ def killed_unasked(report: Report, cpu_seconds: int) -> bool:
     return report.end is End.EXITED and ended == (Kind.CRASH, signal.SIGKILL.name)
 
 
-def _judge_status(report: Report, cpu_seconds: int) -> tuple[Kind, str]:
+def _judge_status(report: Report, cpu_seconds: int | None) -> tuple[Kind, str]:
     if os.WIFSIGNALED(report.status):
         number = os.WTERMSIG(report.status)
-        starved = number == signal.SIGKILL and report.cpu >= cpu_seconds
-        kind = Kind.CPU if number == signal.SIGXCPU or starved else Kind.CRASH
-        return kind, _signal_name(number)
+        by_limit = cpu_seconds is not None and (
+            number == signal.SIGXCPU or (number == signal.SIGKILL and report.cpu >= cpu_seconds)
+        )
+        return Kind.CPU if by_limit else Kind.CRASH, _signal_name(number)
     code = os.WEXITSTATUS(report.status)
     kinds = {0: Kind.OK, OUT_OF_MEMORY: Kind.MEMORY, BAD_SYNTAX: Kind.SYNTAX}
     return kinds.get(code, Kind.ERROR), str(code)

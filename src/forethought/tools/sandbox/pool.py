@@ -178,7 +178,7 @@ class Pool:
         """What a server says, and whether the host may have ended the program."""
         before = self._evictions()
         report = await server.run(code, stdin, session)
-        killed = killed_unasked(report, self._settings.cpu_seconds)
+        killed = killed_unasked(report, None if session else self._settings.cpu_seconds)
         return report, killed and self._evictions() > before
 
     async def _run_alone(self, code: bytes, stdin: bytes) -> Outcome:
@@ -231,7 +231,7 @@ class Pool:
         self._sessions[session.number] = session
 
     def _judge_cell(self, report: Report, session: Session, *, had_state: bool) -> Outcome:
-        outcome = judge(report, self._settings.cpu_seconds)
+        outcome = judge(report, None)
         lost_before = had_state and State.FRESH in report.state
         session.fresh = outcome.state_lost
         return replace(outcome, state_lost=outcome.state_lost or lost_before)

@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 
 from forethought.core.errors import SandboxError
+from forethought.tools.sandbox.inside.clock import PATIENCE
 from forethought.tools.sandbox.inside.frames import Ask, End, Report, Request, take_report
 from forethought.tools.sandbox.inside.limits import Limits
 from forethought.tools.sandbox.interpreter import find_interpreter, hidden_folders
@@ -197,7 +198,7 @@ async def start_server(settings: PythonSettings, launch: Launch | None = None) -
     except BaseException:
         ours.close()
         raise
-    server = Server(process, settings.wall_seconds + _GRACE_SECONDS)
+    server = Server(process, settings.wall_seconds * PATIENCE + _GRACE_SECONDS)
     try:
         await asyncio.get_running_loop().create_unix_connection(lambda: server, sock=ours)
         await server.settle()

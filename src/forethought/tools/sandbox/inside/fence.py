@@ -6,7 +6,7 @@ keeps calls and the host apart and lets its processes be counted and ended toget
 root it is the server's user, so that it may neither start processes nor touch any other.
 
 Not covered: the names of files, which can be seen, and a limit on room for files that holds at
-every moment (it is looked at ten times a second).
+every moment (it is looked at up to twenty times a second).
 """
 
 import os

@@ -4,8 +4,9 @@ Everything here is fixed-size numbers followed by raw bytes: nothing that a prog
 parsed, on either side.
 """
 
+from collections.abc import Collection
 from enum import IntEnum, IntFlag
-from struct import Struct
+from struct import Struct, pack, unpack_from
 from typing import NamedTuple
 
 HALF = 32 * 1024
@@ -127,7 +128,10 @@ def take_report(buffer: bytearray) -> Report | None:
 
 
 class Order(IntEnum):
-    """What the supervisor orders of the zygote."""
+    """What the supervisor orders of the zygote.
+
+    `CELL` is the beginning of a session's program, and `REST` its end.
+    """
 
     ARM = 1
     KILL = 2
@@ -135,16 +139,21 @@ class Order(IntEnum):
     DEMOTE = 4
     INTERRUPT = 5
     PING = 6
+    CELL = 7
+    REST = 8
 
 
 ORDER = Struct("<BI")
-"""An order and the place it concerns; for a `PING`, the number to send back."""
+"""An order and the place it concerns; for a `PING`, the number to send back; for an `INSPECT`, how
+many calls are running."""
 
 NEWS = Struct("<IiBd")
 """What the zygote tells of a place: wait status, an `End` if it ended it, CPU seconds."""
 
 PONG = Struct("<I")
 """What the zygote answers to a `PING`."""
+
+_WAITING = b"waiting: "
 
 START = Struct("<BI")
 """What a child is told: whether this is a session, and how many bytes of its script are code."""
@@ -156,3 +165,20 @@ DONE = b"D"
 
 FAULT = b"fault: "
 """Begins the last message of a zygote or a child that could not go on; the reason follows."""
+
+
+def pack_waiting(places: Collection[int]) -> bytes:
+    """What the zygote answers to an `INSPECT`: whose turn it is not.
+
+    >>> take_waiting(pack_waiting([7, 9])), take_waiting(pack_waiting([])), take_waiting(b"else")
+    ((7, 9), (), None)
+    """
+    return _WAITING + pack(f"<{len(places)}I", *places)
+
+
+def take_waiting(news: bytes) -> tuple[int, ...] | None:
+    """The places in such an answer; None if it is none."""
+    if not news.startswith(_WAITING):
+        return None
+    count = (len(news) - len(_WAITING)) // 4
+    return unpack_from(f"<{count}I", news, len(_WAITING))

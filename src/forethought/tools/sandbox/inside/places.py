@@ -3,7 +3,9 @@
 import os
 import socket
 
-from .frames import CELL_DONE, DONE, START, End, Report, Request, State
+from .clock import Clock
+from .frames import CELL_DONE, DONE, START, End, Order, Report, Request, State
+from .orders import OrderWire
 from .output import Capture
 
 _CHUNK = 1 << 16
@@ -17,6 +19,7 @@ class Place:
     def __init__(self, number: int, go: socket.socket) -> None:
         self.number = number
         self.go = go
+        go.setblocking(False)
         self.script = os.memfd_create("script")
         self.call = 0
         self.session = 0
@@ -24,8 +27,9 @@ class Place:
         self.state = State.KEPT
         self.fault = b""
         self.interrupted = False
+        self.demoted = False
         self.started = 0.0
-        self.deadline = 0.0
+        self.clock = Clock(0.0, 0.0)
         self.idle_since = 0.0
         self.captures = dict[int, Capture]()
 
@@ -39,7 +43,7 @@ class Place:
         return writers
 
     def begin(self, request: Request, now: float, seconds: float) -> bool:
-        """Hand a program to the child; False if it died while it was waiting."""
+        """Hand a program to the child; False if it is dead, or does not listen."""
         if self.session == request.session != 0:
             self.state = State.KEPT
         else:
@@ -50,16 +54,24 @@ class Place:
         self.call = request.call
         self.end = End.EXITED
         self.interrupted = False
+        self.demoted = False
         self.started = now
-        self.deadline = now + seconds
+        self.clock = Clock(now, seconds)
         self.captures = {reader: Capture() for reader in self.captures}
         os.truncate(self.script, 0)
         os.pwrite(self.script, request.code + request.stdin, 0)
         try:
             self.go.send(START.pack(bool(request.session), len(request.code)))
-        except BrokenPipeError:
+        except (BrokenPipeError, BlockingIOError):
             return False
         return True
+
+    def note_turn(self, now: float, *, waits: bool) -> None:
+        """Whether others make it wait for its turn. To be ended takes no turns."""
+        if waits and self.end is End.EXITED and not self.interrupted:
+            self.clock.wait(now)
+        else:
+            self.clock.go_on(now)
 
     def drain(self, reader: int) -> bytes | None:
         """Read once: what was there, nothing at the end of the stream, None if nothing now."""
@@ -96,6 +108,15 @@ class Place:
             os.close(reader)
         os.close(self.script)
         self.go.close()
+
+
+def arm(number: int, zygote: OrderWire) -> Place:
+    """Have the zygote make a child, with the other ends of the wires that are the place's."""
+    go, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    place = Place(number, go)
+    sent = (theirs.detach(), os.dup(place.script), *place.open_streams())
+    zygote.order(Order.ARM, number, sent)
+    return place
 
 
 def exit_code(said: bytes) -> int | None:

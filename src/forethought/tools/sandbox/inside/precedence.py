@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 from .memory import Process
 
@@ -16,6 +17,30 @@ _NICEST = 19
 _STEP = 1.25  # how many times a thread of one niceness outweighs one of the next
 
 
+class Family(NamedTuple):
+    """The processes of a call that gives way.
+
+    One that `lasts` has other programs after this one, and stays as nice as it was, since nobody
+    can be made less nice again. While it `rests`, between two of them, it has no turns. One that is
+    `urgent` is not held.
+    """
+
+    processes: Mapping[int, Process]
+    lasts: bool = False
+    rests: bool = False
+    urgent: bool = False
+
+    @property
+    def threads(self) -> int:
+        """How many threads its processes have together."""
+        return sum(each.threads for each in self.processes.values())
+
+    @property
+    def busy(self) -> bool:
+        """Whether it computes, or would if it were let."""
+        return any(each.busy for each in self.processes.values())
+
+
 class Precedence:
     """Which of a server's long calls run now, and which wait so that shorter programs run.
 
@@ -23,43 +48,48 @@ class Precedence:
     more there are, the nicer each. Calls that compute take turns, so that no more than `CROWD`
     threads of several do so at once, and a crowd is held for all but one of several turns of its
     own. They are not left to run while nobody else wants to: a process must run once more to be
-    killed.
+    killed. What rests is held if it does anything, or has threads that could.
     """
 
     def __init__(self) -> None:
         self._turn = 0
         self._turns_had: dict[int, int] = {}
         self._held: set[int] = set()
+        self._waiting: set[int] = set()
 
     @property
     def held(self) -> Collection[int]:
         """The places of calls that are held at the moment."""
         return self._held
 
+    @property
+    def waiting(self) -> Collection[int]:
+        """Those that are held only because it is others' turn, and not as crowds."""
+        return self._waiting
+
     def forget(self, place: int) -> None:
         """A call is over."""
         self._turns_had.pop(place, None)
         self._held.discard(place)
 
-    def give_way(
-        self, families: Mapping[int, Mapping[int, Process]], urgent: Collection[int]
-    ) -> None:
-        """Have the processes of these calls, by place, give way. Urgent ones are not held."""
+    def give_way(self, families: Mapping[int, Family]) -> None:
+        """Have these calls, by place, give way."""
         self._turn += 1
-        counts = {
-            place: sum(each.threads for each in of.values()) for place, of in families.items()
-        }
         busy = {
-            place: counts[place]
+            place: family.threads
             for place, family in families.items()
-            if counts[place] > CROWD or any(each.busy for each in family.values())
+            if not family.rests and (family.threads > CROWD or family.busy)
         }
         on = in_turn(busy, self._turn)
+        off = {place for place in busy if place not in on and not families[place].urgent}
+        self._waiting = {place for place in off if busy[place] <= CROWD}
         for place, family in families.items():
             had = self._turns_had[place] = self._turns_had.get(place, -1) + (place in on)
-            waits = place in busy and not (place in on and not is_held(busy[place], had))
-            _make_nicer(family, counts[place])
-            self._hold(place, family, hold=waits and place not in urgent)
+            too_many = place in on and is_held(busy[place], had) and not family.urgent
+            awake = family.rests and (family.threads > 1 or family.busy)
+            if not family.lasts:
+                _make_nicer(family.processes, family.threads)
+            self._hold(place, family.processes, hold=place in off or too_many or awake)
 
     def _hold(self, place: int, processes: Collection[int], *, hold: bool) -> None:
         if hold or place in self._held:
@@ -67,6 +97,11 @@ class Precedence:
                 with suppress(OSError):  # it has just ended
                     os.kill(process, signal.SIGSTOP if hold else signal.SIGCONT)
         (self._held.add if hold else self._held.discard)(place)
+
+
+def is_crowd(processes: Collection[int], beside: int) -> bool:
+    """Whether these are too many beside so many other calls, however short a time they have run."""
+    return beside > 0 and len(processes) > CROWD
 
 
 def _make_nicer(processes: Collection[int], count: int) -> None:

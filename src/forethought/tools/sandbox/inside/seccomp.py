@@ -1,8 +1,9 @@
 """The system calls a program may make, as a filter for the kernel (x86-64).
 
 An allow list: what is not on it fails with EPERM, what the kernel may invent later with ENOSYS.
-Absent on purpose: sockets (only connected pairs are allowed), namespaces, mounts, ptrace, keys,
-bpf, io_uring, userfaultfd, perf, memfd and System V memory.
+Absent on purpose: sockets (only connected pairs are allowed, and no pairs for datagrams, which can
+be sent past the other end to any socket that has a name), namespaces, mounts, ptrace, keys, bpf,
+io_uring, userfaultfd, perf, memfd and System V memory.
 """
 
 import ctypes
@@ -53,7 +54,7 @@ _X32 = 0x40000000
 _X86_64 = 0xC000003E
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _MASK, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW, _FAIL = 0x7FFF0000, 0x00050000
 _NAMESPACES = (
     kernel.NEW_CGROUP
@@ -65,6 +66,7 @@ _NAMESPACES = (
     | kernel.NEW_UTS
 )
 _UNIX_SOCKETS = 1
+_TYPE_OF_SOCKET, _STREAM, _PACKETS = 0xF, 1, 5  # the other bits: close on exec, do not block
 _IOCTLS = (0x5412, 0x541C, 0x5423, 0x8901, 0x8902)  # typing into terminals; whom to signal
 _SET_PARENT_DEATH_SIGNAL = 1  # a program that outlives its server must not be possible
 
@@ -133,7 +135,17 @@ def _instructions(before: list[Instruction]) -> list[Instruction]:
             _REFUSED,
             _ALLOWED_CALL,
         ),
-        *_only_if(_SOCKETPAIR, _FIRST_ARGUMENT, _UNIX_SOCKETS),
+        *_only_for(
+            _SOCKETPAIR,
+            (_LOAD, 0, 0, _FIRST_ARGUMENT),
+            (_EQUAL, 0, 4, _UNIX_SOCKETS),
+            (_LOAD, 0, 0, _SECOND_ARGUMENT),
+            (_MASK, 0, 0, _TYPE_OF_SOCKET),
+            (_EQUAL, 2, 0, _STREAM),
+            (_EQUAL, 1, 0, _PACKETS),
+            _REFUSED,
+            _ALLOWED_CALL,
+        ),
         *_unless(_IOCTL, _SECOND_ARGUMENT, _IOCTLS),
         *_unless(_PRCTL, _FIRST_ARGUMENT, (_SET_PARENT_DEATH_SIGNAL,)),
         # The C library falls back from clone3, whose flags a filter cannot read, to clone.

@@ -4,18 +4,18 @@ One thread, no blocking call: pipes are drained while programs run, so that neit
 output nor a stalled tool can hold up another call.
 """
 
-import os
 import select
 import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 
 from . import zygote
-from .frames import FAULT, NEWS, ORDER, PONG, Ask, End, Order, Report, Request, State
+from .clock import Clock
+from .frames import FAULT, NEWS, PONG, Ask, End, Order, Report, Request, State, take_waiting
 from .limits import Limits
-from .places import Place, exit_code
+from .orders import OrderWire
+from .places import Place, arm, exit_code
 from .toolwire import ToolWire
 
 _ARMED = 2
@@ -29,7 +29,6 @@ class Serving:
     """The supervisor's loop, between the wire to the tool and the wire to the zygote."""
 
     def __init__(self, tool: socket.socket, orders: socket.socket, limits: Limits) -> None:
-        self._orders = orders
         self._wall_seconds = limits.wall_seconds
         self._idle_seconds = limits.idle_seconds
         self._waiting = deque[Request]()
@@ -40,10 +39,12 @@ class Serving:
         self._arming = 0
         self._numbers = 0
         self._announced = False
+        self._rested = False
         self._next_inspection = 0.0
         self._poll = select.poll()
         self._handlers = dict[int, Callable[[], object]]()
         self._tool = ToolWire(tool, self._poll)
+        self._zygote = OrderWire(orders, self._poll)
         self._watch(tool.fileno(), self._read_tool)
         self._watch(orders.fileno(), self._read_news)
 
@@ -56,6 +57,7 @@ class Serving:
                     self._handlers[descriptor]()
             self._keep_time()
             self._tool.flush()
+            self._zygote.flush()
 
     def _watch(self, descriptor: int, handler: Callable[[], object]) -> None:
         self._handlers[descriptor] = handler
@@ -64,9 +66,6 @@ class Serving:
     def _forget(self, descriptor: int) -> None:
         if self._handlers.pop(descriptor, None):
             self._poll.unregister(descriptor)
-
-    def _order(self, order: Order, number: int) -> None:
-        self._orders.send(ORDER.pack(order, number))
 
     # What the tool asks.
 
@@ -86,26 +85,16 @@ class Serving:
         elif request.ask is Ask.CLOSE and request.session in self._sessions:
             self._kill(self._sessions[request.session], End.EXITED)
         elif request.ask is Ask.PING:
-            self._order(Order.PING, request.call)
+            self._zygote.order(Order.PING, request.call)
 
     # Children: armed, ready, running, over.
 
     def _arm(self) -> None:
         while self._arming + len(self._ready) < _ARMED:
             self._numbers += 1
-            go, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-            place = Place(self._numbers, go)
-            writers = place.open_streams()
-            message = ORDER.pack(Order.ARM, place.number)
-            sent = [theirs.fileno(), place.script, *writers]
-            with suppress(BrokenPipeError, ConnectionResetError):  # its last words come yet
-                socket.send_fds(self._orders, [message], sent)
-            theirs.close()
-            for writer in writers:
-                os.close(writer)
-            self._places[place.number] = place
+            place = self._places[self._numbers] = arm(self._numbers, self._zygote)
             self._arming += 1
-            self._watch(go.fileno(), lambda place=place: self._hear_newborn(place))
+            self._watch(place.go.fileno(), lambda place=place: self._hear_newborn(place))
 
     def _hear_newborn(self, place: Place) -> None:
         """A child is ready, or says why it is not, or ended while its jail was not closed yet."""
@@ -151,6 +140,7 @@ class Serving:
             self._sessions[request.session] = place
             self._forget(place.go.fileno())
             self._watch(place.go.fileno(), lambda: self._hear_session(place))
+            self._zygote.order(Order.CELL, place.number)
 
     def _drain(self, place: Place, reader: int) -> bool:
         """Read once; False when there is nothing more to read now."""
@@ -163,8 +153,8 @@ class Serving:
 
     def _kill(self, place: Place, end: End) -> None:
         place.end = end
-        self._order(Order.KILL, place.number)
-        place.deadline = time.monotonic() + _KILL_GRACE
+        self._zygote.order(Order.KILL, place.number)
+        place.clock = Clock(time.monotonic(), _KILL_GRACE)
         if place.session and not place.call and self._sessions.get(place.session) is place:
             del self._sessions[place.session]
 
@@ -191,16 +181,18 @@ class Serving:
             del self._running[place.call]
             self._tool.say(place.report(end, code << 8, 0.0, now))
             place.call = 0
+            self._rested = True  # what it leaves running is found at a look
+            self._zygote.order(Order.REST, place.number)
             self._dispatch()
 
     # The zygote's wire.
 
     def _read_news(self) -> None:
-        try:
-            news = self._orders.recv(1024)
-        except ConnectionResetError:  # it ended with orders unread; what it said comes after
-            news = self._orders.recv(1024)
-        if len(news) == PONG.size:
+        news = self._zygote.hear()
+        waiting = take_waiting(news)
+        if waiting is not None:
+            self._note_turns(waiting)
+        elif len(news) == PONG.size:
             self._tool.say(Report(PONG.unpack(news)[0], End.READY))
         elif len(news) == NEWS.size and not news.startswith(FAULT):
             self._note_end(*NEWS.unpack(news))
@@ -208,6 +200,12 @@ class Serving:
             self._tool.say(Report(0, End.SETUP, err=news.removeprefix(FAULT)))
             self._tool.flush()
             self._tool.open = False
+
+    def _note_turns(self, waiting: tuple[int, ...]) -> None:
+        self._zygote.looking = False
+        now = time.monotonic()
+        for place in self._running.values():
+            place.note_turn(now, waits=place.number in waiting)
 
     def _note_end(self, number: int, status: int, ended_by: int, cpu: float) -> None:
         place = self._places[number]
@@ -260,37 +258,41 @@ class Serving:
     # Time.
 
     def _timeout(self) -> float | None:
-        if not self._running:
+        due = [place.clock.due for place in self._running.values()]
+        if not self._zygote.looking and (due or self._rested):
+            due.append(self._next_inspection)
+        if not due:
             return 1000.0 if self._sessions else None
-        due = min(place.deadline for place in self._running.values())
-        return max(0.0, min(due, self._next_inspection) - time.monotonic()) * 1000
+        return max(0.0, min(due) - time.monotonic()) * 1000
 
     def _keep_time(self) -> None:
         now = time.monotonic()
         for place in self._running.values():
-            if now >= place.deadline:
-                self._call_time(place)
+            if now >= place.clock.due:
+                self._call_time(place, now)
         for place in tuple(self._sessions.values()):
             if not place.call and now - place.idle_since > self._idle_seconds:
                 self._kill(place, End.EXITED)
-        if now >= self._next_inspection:
+        if now >= self._next_inspection and not self._zygote.looking:
             self._next_inspection = now + _INSPECT_EVERY
             self._inspect(now)
 
-    def _call_time(self, place: Place) -> None:
+    def _call_time(self, place: Place, now: float) -> None:
         if place.end is not End.EXITED:
             raise TimeoutError(f"call {place.call} was killed and did not end")
         if place.session and not place.interrupted:
             place.interrupted = True
-            place.deadline += _INTERRUPT_GRACE
-            self._order(Order.INTERRUPT, place.number)
+            place.clock = Clock(now, _INTERRUPT_GRACE)
+            self._zygote.order(Order.INTERRUPT, place.number)
         else:
             self._kill(place, End.TIMEOUT)
 
     def _inspect(self, now: float) -> None:
         long = [p for p in self._running.values() if now - p.started > _INSPECT_EVERY]
         for place in long:
-            if now - place.started > _LONG and len(self._running) > 1 and not place.session:
-                self._order(Order.DEMOTE, place.number)
+            if now - place.started > _LONG and len(self._running) > 1 and not place.demoted:
+                place.demoted = True
+                self._zygote.order(Order.DEMOTE, place.number)
+        self._rested = False
         if long or self._sessions:
-            self._order(Order.INSPECT, len(self._running))
+            self._zygote.look(len(self._running))

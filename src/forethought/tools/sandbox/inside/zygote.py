@@ -12,11 +12,12 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import NoReturn
 
 from . import memory, precedence, program, session, warmth
-from .frames import FAULT, NEWS, ORDER, PONG, START, End, Order
+from .frames import FAULT, NEWS, ORDER, PONG, START, End, Order, pack_waiting
 from .limits import (
     Limits,
     limit_descriptors,
@@ -44,6 +45,8 @@ class _Call:
         self.ended_by = End.EXITED
         self.demoted = False
         self.interrupted = False
+        self.in_session = False
+        self.rests = False
 
     def kill(self) -> None:
         """End every process of the call; safe while one of the two is not reaped yet."""
@@ -55,6 +58,11 @@ class _Call:
             os.kill(self.child, signal.SIGKILL)
             with suppress(ProcessLookupError):
                 os.killpg(self.child, signal.SIGKILL)
+
+    def begin_cell(self) -> None:
+        """Another program of a session begins."""
+        self.in_session = True
+        self.rests = self.demoted = self.interrupted = False
 
 
 class _LastWords:
@@ -151,6 +159,12 @@ class _Zygote:
             call.kill()
         elif order == Order.DEMOTE:
             call.demoted = True
+        elif order == Order.CELL:
+            call.begin_cell()
+            if call.child and call.place in self._precedence.held:
+                os.kill(call.child, signal.SIGCONT)  # what it has started goes on at the next look
+        elif order == Order.REST:
+            call.rests = True
         elif order == Order.INTERRUPT and call.child:
             call.interrupted = True
             os.kill(call.child, signal.SIGINT)
@@ -198,22 +212,27 @@ class _Zygote:
     def _inspect(self, running: int) -> None:
         roots = {call.child: call.place for call in self._calls.values() if call.child}
         roots |= {call.init: call.place for call in self._calls.values() if call.init}
-        most = self._limits.memory_mb * 1024
-        long: dict[int, dict[int, memory.Process]] = {}
+        long: dict[int, precedence.Family] = {}
         for place, family in memory.members(roots, self._walls.users()).items():
             call = self._calls[place]
-            if memory.kilobytes(family, self._shared) > most:
-                call.ended_by = End.MEMORY
-            elif self._walls.overfull(place):
-                call.ended_by = End.DISK
-            held = place in self._precedence.held
+            call.ended_by = call.ended_by or self._excess(place, family)
+            gives_way = (
+                call.demoted or call.rests or precedence.is_crowd(family, beside=running - 1)
+            )
             if call.ended_by is not End.EXITED:
                 call.kill()
-            elif call.demoted or held or (running > 1 and len(family) > precedence.CROWD):
+            elif gives_way or place in self._precedence.held:
                 family.pop(call.init, None)  # which sleeps
-                long[place] = family
-        urgent = {place for place in long if self._calls[place].interrupted}
-        self._precedence.give_way(long, urgent)
+                urgent = call.interrupted or not gives_way
+                long[place] = precedence.Family(family, call.in_session, call.rests, urgent)
+        self._precedence.give_way(long)
+        self._orders.send(pack_waiting(self._precedence.waiting))
+
+    def _excess(self, place: int, family: Mapping[int, memory.Process]) -> End:
+        """What a call takes more of than it may."""
+        if memory.kilobytes(family, self._shared) > self._limits.memory_mb * 1024:
+            return End.MEMORY
+        return End.DISK if self._walls.overfull(place) else End.EXITED
 
     def _end_everything(self) -> None:
         """Once nobody is there to be told: here, waiting for one process is all there is to do."""
