@@ -242,10 +242,15 @@ def test_a_model_that_does_not_fit_is_refused_in_numbers(staged):
     with pytest.raises(RecipeError) as refusal:
         refuse_too_large(model, 2, needed, 300 * 2**20)
     message = str(refusal.value)
-    assert "0.0M parameters needs about 0.4 GiB more to train, 0.3 GiB are free" in message
-    assert "choose a smaller model, fewer workers (compute.workers = 2) or lower" in message
+    assert "0.0M parameters needs about 0.4 GiB more, 0.3 GiB are free" in message
+    assert (
+        "choose a smaller model, fewer than 2 workers (compute.workers) or, to train it, lower"
+        in message
+    )
     refuse_too_large(model, 2, needed, needed)
-    with pytest.raises(RecipeError, match=r"choose a smaller model or lower compute\.micro_tokens"):
+    with pytest.raises(
+        RecipeError, match=r"choose a smaller model or, to train it, lower compute\.micro_tokens"
+    ):
         refuse_too_large(model, 0, needed, needed - 1)
 
 

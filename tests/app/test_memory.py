@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from forethought.app.memory import memory_needed, pass_size
+from forethought.app.memory import caution, memory_needed, pass_size
 from forethought.learning.settings import ComputeSettings
 from forethought.policy.local.decoder import Decoder
 from forethought.policy.local.linear import Arithmetic
@@ -57,6 +57,36 @@ def test_logits_are_counted_twice_and_for_no_more_tokens_than_are_read():
     more = size(micro_tokens=64, logit_tokens=48) - size(micro_tokens=64, logit_tokens=32)
     assert more == 16 * vocabulary * 8
     assert size(micro_tokens=64, logit_tokens=999) == size(micro_tokens=64, logit_tokens=64)
+
+
+def test_a_row_longer_than_a_portion_is_read_whole():
+    model = local_model()
+
+    def size(longest, **chosen):
+        return pass_size(model, ComputeSettings(logit_tokens=1, **chosen), longest)
+
+    assert size(200, micro_tokens=64) == size(0, micro_tokens=200)
+    assert size(50, micro_tokens=64) == size(0, micro_tokens=64)
+
+
+def test_attempts_that_may_not_fit_are_told_of_before_they_are_made():
+    model = local_model(max_position_embeddings=300)
+    compute = ComputeSettings(micro_tokens=64)
+    fits = pass_size(model, compute, 200)
+    assert caution(model, compute, 200, fits) == ""
+    told = caution(model, compute, 200, fits - 1)
+    assert "an attempt may have 200 tokens (agent.max_tokens = 200)" in told
+    assert "an attempt may have 300 tokens" in caution(model, compute, 9000, 0)
+    assert caution(model, compute, 64, 0) == ""  # no more than is asked for in any case
+
+
+def test_who_does_not_learn_needs_no_gradient_moments_or_way_back():
+    model = local_model()
+    both = [
+        memory_needed(model, 0, on_gpu=False, passing=1000, trains=trains)
+        for trains in (True, False)
+    ]
+    assert both[0] - both[1] == 1000 + 3 * 4 * model.parameters
 
 
 def test_each_worker_makes_a_pass_of_its_own():

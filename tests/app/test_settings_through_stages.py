@@ -116,8 +116,8 @@ class ScriptedContext(Context):
         self.learners = []
 
     @contextmanager
-    def engine(self, model, *, with_reference=False):
-        with super().engine(model, with_reference=with_reference) as engine:
+    def engine(self, model, *, with_reference=False, trains=False):
+        with super().engine(model, with_reference=with_reference, trains=trains) as engine:
             parts = {each.name: getattr(engine, each.name) for each in fields(engine)}
             yield ScriptedEngine(**parts, stages=self.stages, learners=self.learners)
 

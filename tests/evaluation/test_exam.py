@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from forethought.agents.groups import Waves
-from forethought.core.errors import RecipeError
+from forethought.core.errors import RecipeError, UnmeasuredError
 from forethought.core.messages import ToolStatus
 from forethought.core.problem import Problem
 from forethought.core.trajectory import Group, Stop
@@ -20,7 +20,7 @@ from forethought.evaluation.exam import (
 )
 from forethought.evaluation.results import ExamResult
 from forethought.evaluation.settings import ExamSettings
-from scripted import PROBLEM, ScriptedSolver, episode, graded, turn
+from scripted import PROBLEM, ScriptedSolver, attempt, episode, graded, only, turn
 
 RIGHT, WRONG = Verdict.right(answer="42"), Verdict.wrong(answer="41")
 OK, BAD = ToolStatus.OK, ToolStatus.MODEL_ERROR
@@ -108,6 +108,15 @@ def test_an_exam_adds_up_whatever_was_measured(rows):
     whole = [problem for problem in found.problems if problem.n == 4]
     expected = sum(pass_at(4, problem.n, problem.c) for problem in whole) / len(whole)
     assert found.coverage.value == pytest.approx(expected)
+
+
+def test_an_exam_without_a_figure_says_how_an_attempt_broke():
+    lost = attempt([KeyError("x")])
+    group = Group(id="g", problem=PROBLEM, episodes=(lost,))
+    with pytest.raises(UnmeasuredError, match="policy: KeyError: 'x'") as risen:
+        summarise_exam("e", [group], [group], {})
+    assert risen.value.trace == only(lost).error
+    assert "Traceback" in risen.value.trace
 
 
 @pytest.mark.parametrize(

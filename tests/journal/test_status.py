@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import forethought
-from forethought.core.errors import RecipeError
+from forethought.core.errors import RecipeError, UnmeasuredError
 from forethought.journal.run import Run
 from forethought.journal.status import Status, read_status, reported
 from journal.journal_values import small_group
@@ -87,6 +87,40 @@ def test_the_error_rises_also_where_its_status_cannot_be_written(tmp_path):
 
     with pytest.raises(RuntimeError, match="boom"):
         breaks()
+
+
+LOST = "9 of 10 attempts were not measured"
+TRACE = "Traceback (most recent call last):\nKeyError: 'x \udcff'\n"
+
+
+def test_how_attempts_broke_is_kept_in_a_file_that_the_message_names(tmp_path):
+    with pytest.raises(UnmeasuredError) as risen:
+        works(tmp_path, UnmeasuredError(LOST, TRACE))
+    file = tmp_path / "failure.txt"
+    message = f"{LOST}. The traceback of one that broke is in {file}"
+    assert str(risen.value) == message
+    assert read_status(tmp_path).error == f"UnmeasuredError: {message}"
+    told = TRACE.replace("\udcff", r"\udcff")
+    assert file.read_text() == f"stage rl, step 2: {LOST}\n\n{told}"
+    works(tmp_path)
+    assert not file.exists()  # it is of the last command only
+
+
+def test_a_failure_whose_traceback_nobody_has_names_no_file(tmp_path):
+    with pytest.raises(UnmeasuredError, match=f"{LOST}$"):
+        works(tmp_path, UnmeasuredError(LOST, ""))
+    assert not (tmp_path / "failure.txt").exists()
+
+
+def test_a_failure_rises_as_it_is_where_its_traceback_cannot_be_written(tmp_path):
+    def breaks():
+        with Run.create_or_open(tmp_path, {}) as run, reported(run, "rl"):
+            (tmp_path / "failure.txt").mkdir()
+            raise UnmeasuredError(LOST, TRACE)
+
+    with pytest.raises(UnmeasuredError, match=f"{LOST}$"):
+        breaks()
+    assert [*(tmp_path / "failure.txt").iterdir()] == [*tmp_path.glob(".*.part")] == []
 
 
 def test_a_process_that_breaks_ends_with_the_error_its_step_and_a_code_that_is_not_zero(tmp_path):

@@ -3,7 +3,7 @@
 import asyncio
 import copy
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isnan
 
 import pytest
@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from forethought.agents.groups import Waves
-from forethought.core.errors import RecipeError
+from forethought.core.errors import RecipeError, UnmeasuredError
 from forethought.core.messages import Assistant
 from forethought.core.problem import Problem
 from forethought.core.trajectory import Episode, Finish, Stop, Tokens, Trajectory, Turn
@@ -266,8 +266,17 @@ def test_too_many_attempts_that_were_not_measured_stop_the_run_with_the_commones
             Verdict.not_measured(why) if key.rollout % 2 == 0 or key.rollout > 8 else hits(5, key)
         )
 
-    with pytest.raises(RecipeError, match=r"48 of 64 attempts.*0\.1; 32 of them: no sandbox\. "):
-        Training(tmp_path, judge).run()
+    def broken(episode):
+        if episode.measured:
+            return episode
+        trace = f"{episode.verdict.why}: where it was, and why"
+        sides = (replace(side, stop=Stop.FAILED, error=trace) for side in episode.trajectories)
+        return replace(episode, trajectories=tuple(sides))
+
+    words = r"48 of 64 attempts.*0\.1; 32 of them: no sandbox\. "
+    with pytest.raises(UnmeasuredError, match=words) as risen:
+        Training(tmp_path, judge, spoil=broken).run()
+    assert risen.value.trace == "no sandbox: where it was, and why"
     assert Training(tmp_path).journal() == ({}, [], [])
 
 

@@ -151,6 +151,7 @@ class OpenTier:
     """An open Python tool in one tier, and what its programs end as."""
 
     name: str
+    limit: float
     runner: asyncio.Runner
     tool: PythonTool
 
@@ -169,5 +170,5 @@ def tier(request, host):
         tool = PythonTool(limits.model_copy(update={"python": SYSTEM_PYTHON}), start)
     with asyncio.Runner() as runner:
         runner.run(tool.__aenter__())
-        yield OpenTier(name=name, runner=runner, tool=tool)
+        yield OpenTier(name, limits.wall_seconds, runner, tool)
         runner.run(tool.__aexit__(None, None, None))

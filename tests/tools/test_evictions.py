@@ -6,7 +6,7 @@ from itertools import chain, repeat
 
 import pytest
 
-from forethought.core.memory import processes_ended
+from forethought.tools.host_memory import processes_ended
 from forethought.tools.sandbox.inside.frames import End, Report
 from forethought.tools.sandbox.outcome import Kind
 from forethought.tools.sandbox.pool import Pool

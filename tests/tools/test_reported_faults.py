@@ -3,9 +3,9 @@
 import asyncio
 import json
 import os
+import threading
 import time
-from contextlib import suppress
-from itertools import pairwise
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -30,29 +30,32 @@ from tools.test_supervision import (
 # A child that gives itself a name and keeps the output open for as long as it lives.
 CHILD = (
     "import os, subprocess, sys, time\n"
+    "printed, tell = os.pipe()\n"
     "def stay():\n"
     "    import ctypes\n"
     "    ctypes.CDLL(None).prctl(15, b'grandchild', 0, 0, 0)\n"
     "    print('started', flush=True)\n"
+    "    os.write(tell, b'.')\n"
     "    time.sleep(300)\n"
 )
 FAMILIES = {
     "its parent ends at once": (
-        "if not os.fork(): stay()\ntime.sleep(0.1)",
+        "if not os.fork(): stay()\nos.read(printed, 1)",
         Kind.OK,
     ),
     "its parent never ends": ("if not os.fork(): stay()\nwhile True: pass", Kind.TIMEOUT),
     "it leaves its session": (
-        "if not os.fork():\n    os.setsid()\n    stay()\ntime.sleep(0.1)",
+        "if not os.fork():\n    os.setsid()\n    stay()\nos.read(printed, 1)",
         Kind.OK,
     ),
     "it is one of two hundred": (
         "for _ in range(200):\n    try:\n        if not os.fork(): stay()\n"
-        "    except OSError: break\ntime.sleep(0.1)",
+        "    except OSError: break\nos.read(printed, 1)",
         Kind.OK,
     ),
     "it was started by a shell": (
-        "subprocess.Popen(['sh', '-c', 'echo started; exec sleep 300.0625'])\ntime.sleep(0.1)",
+        "subprocess.Popen(['sh', '-c', f'echo started; echo >&{tell}; exec sleep 300.0625'], "
+        "pass_fds=[tell])\nos.read(printed, 1)",
         Kind.OK,
     ),
 }
@@ -73,11 +76,18 @@ def test_a_grandchild_neither_holds_up_the_reply_nor_survives_it(tier, name):
     if tier.name == "landlock":
         pytest.skip("programs of this tier start no processes")
     program, kind = FAMILIES[name]
-    outcome = tier.run(CHILD + program)
-    assert outcome.kind is kind
-    assert outcome.out.startswith(b"started\n")
-    assert outcome.seconds < _KILL_GRACE / 2  # a program of this tier has one second
-    assert becomes(lambda: not (named("grandchild") or told("300.0625")), seconds=1)
+    waits = []
+    for _ in range(3):
+        asked = time.monotonic()
+        outcome = tier.run(CHILD + program)
+        waits.append(time.monotonic() - asked)
+        assert outcome.kind is kind
+        assert outcome.out.startswith(b"started\n")
+        assert outcome.seconds < _KILL_GRACE / 2
+        assert becomes(lambda: not (named("grandchild") or told("300.0625")), seconds=1)
+        if waits[-1] < tier.limit + 1.5:
+            break  # once is enough where others keep the machine busy
+    assert min(waits) < tier.limit + 1.5
 
 
 def test_a_hundred_families_leave_no_process_and_no_descriptor(tier):
@@ -109,7 +119,23 @@ def test_a_hundred_families_leave_no_process_and_no_descriptor(tier):
     assert settled() == before
 
 
-FLOOD = "import os\nwhile True:\n    for fd in {}: os.write(fd, b'head' + b'x' * 9996)"
+FLOOD = """
+import os
+number = 0
+while True:
+    chunk = b"".join(b"%09d\\n" % each for each in range(number, number + 1000))
+    number += 1000
+    for fd in {}: os.write(fd, chunk)
+"""
+HALF = 32_768
+"""Bytes of a stream that are kept at its beginning, and again at its end."""
+
+
+def flood(begin, end):
+    """What the flood writes to a stream from one byte to another."""
+    first = begin // 10
+    text = b"".join(b"%09d\n" % each for each in range(first, end // 10 + 1))
+    return text[begin - 10 * first : end - 10 * first]
 
 
 @pytest.mark.parametrize("where", ["(1,)", "(2,)", "(1, 2)"])
@@ -117,9 +143,13 @@ def test_endless_printing_is_stopped_and_both_its_ends_are_kept(tier, where):
     outcome = tier.run(FLOOD.format(where))
     assert outcome.kind in {Kind.OUTPUT, Kind.TIMEOUT}
     assert outcome.truncated
-    for kept in (outcome.out, outcome.err):
-        assert len(kept) <= 65_536
-    assert (outcome.out or outcome.err).startswith(b"headxxx")
+    streams = {1: (outcome.out, outcome.out_bytes), 2: (outcome.err, outcome.err_bytes)}
+    for number, (kept, written) in streams.items():
+        if str(number) in where:
+            assert written > len(kept) == 2 * HALF
+            assert kept == flood(0, HALF) + flood(written - HALF, written)
+        else:
+            assert (kept, written) == (b"", 0)
 
 
 def most_held(process):
@@ -128,7 +158,7 @@ def most_held(process):
     return int(status.partition("VmHWM:")[2].split()[0])
 
 
-@pytest.mark.parametrize("where", ["(1,)", "(1, 2)"])
+@pytest.mark.parametrize("where", ["(1,)", "(2,)", "(1, 2)"])
 def test_endless_printing_takes_no_memory_of_the_trainer_or_of_its_server(where):
     async def run():
         others = {*supervisors()}
@@ -144,22 +174,50 @@ def test_endless_printing_takes_no_memory_of_the_trainer_or_of_its_server(where)
 
     outcome, grown = asyncio.run(run())
     assert outcome.kind is Kind.OUTPUT
-    assert outcome.out_bytes > 16 << 20
+    assert max(outcome.out_bytes, outcome.err_bytes) > 16 << 20
     assert max(grown.values()) < 4 << 10  # in KB
+
+
+SLEEPS = "import time; begun = time.time(); time.sleep({}); print(begun, time.time())"
+"""A program that says when it began and when it ended."""
+
+
+def most_at_once(spans):
+    """How many of these stretches of time, each a begin and an end, lie over one moment."""
+    return max(sum(begun <= moment < ended for begun, ended in spans) for moment, _ in spans)
+
+
+def covered(spans):
+    """The time from the first begin to the last end."""
+    return max(ended for _, ended in spans) - min(begun for begun, _ in spans)
 
 
 def test_a_program_s_time_begins_when_it_does_and_its_wait_is_told_apart(host):
     async def run():
         places = {"servers": 1, "calls_per_server": 8, "long_calls_per_server": 0}
-        settings = SMALL.model_copy(update=places)
+        settings = SMALL.model_copy(update={**places, "wall_seconds": 3.0})
         async with PythonTool(settings) as tool:
-            job = "import time\ntime.sleep(0.5)\nprint('done')"
-            return await asyncio.gather(*(tool.opened.backend.run(job) for _ in range(64)))
 
-    outcomes = asyncio.run(run())
-    assert {(outcome.kind, outcome.out) for outcome in outcomes} == {(Kind.OK, b"done\n")}
-    assert all(outcome.seconds < SMALL.wall_seconds for outcome in outcomes)
-    assert sum(outcome.queued > SMALL.wall_seconds for outcome in outcomes) > 16
+            async def job():
+                asked = time.monotonic()
+                outcome = await tool.opened.backend.run(SLEEPS.format(1))
+                return outcome, time.monotonic() - asked
+
+            jobs = await asyncio.gather(*(job() for _ in range(64)))
+            return jobs, tool.usage
+
+    jobs, usage = asyncio.run(run())
+    assert usage.ended == {Kind.OK: 64}
+    assert usage.replaced == {}
+    for outcome, waited in jobs:
+        assert 1 <= outcome.seconds < 3
+        assert outcome.queued + outcome.seconds <= waited
+    assert usage.queued == pytest.approx(sum(outcome.queued for outcome, _ in jobs))
+    assert sum(outcome.queued > 3 for outcome, _ in jobs) > 16  # none of them timed out
+    spans = [tuple(map(float, outcome.out.split())) for outcome, _ in jobs]
+    assert most_at_once(spans) <= 8
+    # Eight at a time took an eighth of the time that they took together, and some to spare.
+    assert covered(spans) < 2 * sum(outcome.seconds for outcome, _ in jobs) / 8
 
 
 class Clocked:
@@ -180,21 +238,59 @@ class Clocked:
             self.open -= 1
 
 
-def test_slow_programs_of_many_attempts_run_beside_each_other_and_the_loop_goes_on(host):
-    beats = []
+@contextmanager
+def watched():
+    """A heartbeat on this loop, and how often a thread beside it came round between two beats.
+
+    The thread is as starved as the loop where others keep the machine busy, so this tells what
+    blocked the loop, not what the machine did. One round takes 0.02 s at least.
+    """
+    rounds, gaps, over = 0, [], threading.Event()
+
+    def go_round():
+        nonlocal rounds
+        while not over.wait(0.02):
+            rounds += 1
 
     async def beat():
         while True:
-            beats.append(time.time())  # the clock that programs read, too
+            before = rounds
             await asyncio.sleep(0.02)
+            gaps.append(rounds - before)
 
+    pulse = asyncio.create_task(beat())
+    beside = threading.Thread(target=go_round)
+    beside.start()
+    try:
+        yield gaps
+    finally:
+        over.set()
+        beside.join()
+        pulse.cancel()
+
+
+HALF_A_SECOND = 25
+"""Rounds of the thread beside the loop."""
+
+
+def test_the_watch_over_the_loop_sees_what_blocks_it():
+    async def run():
+        with watched() as gaps:
+            await asyncio.sleep(0.1)
+            time.sleep(1)
+            await asyncio.sleep(0.1)
+            return gaps
+
+    assert max(asyncio.run(run())) > HALF_A_SECOND
+
+
+def test_slow_programs_of_many_attempts_run_beside_each_other_and_the_loop_goes_on(host):
     async def run():
         settings = SMALL.model_copy(update={"servers": 2, "calls_per_server": 4})
         settings = settings.model_copy(update={"wall_seconds": 60.0})
         async with PythonTool(settings) as tool:
-            clocked, pulse = Clocked(tool), asyncio.create_task(beat())
-            program = "import time; begun = time.time(); time.sleep(2); print(begun, time.time())"
-            slow = json.dumps({"code": program})
+            clocked = Clocked(tool)
+            slow = json.dumps({"code": SLEEPS.format(2)})
             script = [says("", *(scripted_call(slow, id=str(n)) for n in range(3))), says("42")]
             agents = [
                 ToolAgent(
@@ -205,22 +301,19 @@ def test_slow_programs_of_many_attempts_run_beside_each_other_and_the_loop_goes_
                 )
                 for _ in range(4)
             ]
-            episodes = await asyncio.gather(*(agent.attempt(PROBLEM, KEY) for agent in agents))
-            pulse.cancel()
-            beats.append(time.time())
-            return episodes, clocked.most
+            with watched() as gaps:
+                episodes = await asyncio.gather(*(agent.attempt(PROBLEM, KEY) for agent in agents))
+            return episodes, clocked.most, gaps
 
-    episodes, most = asyncio.run(run())
+    episodes, most, gaps = asyncio.run(run())
     assert most == 8
-    spans = []
+    spans, seconds = [], 0.0
     for episode in episodes:
         replies = only(episode).turns[0].replies
-        spans += [tuple(map(float, reply.text.split())) for reply in replies[:2]]
+        assert [reply.call_id for reply in replies] == ["0", "1", "2"]
         assert "at most 2 calls a turn" in replies[2].text
-    first_end = min(ended for _, ended in spans)
-    last_begin = max(begun for begun, _ in spans)
-    assert last_begin < first_end  # at some moment all eight were running
-    # The loop went on meanwhile: it was not held up for long, nor for most of the time.
-    gaps = [later - earlier for earlier, later in pairwise(beats)]
-    assert max(gaps) < 2
-    assert sum(gap for gap in gaps if gap > 0.25) < sum(gaps) / 2
+        spans += [tuple(map(float, reply.text.split())) for reply in replies[:2]]
+        seconds += sum(reply.seconds for reply in replies[:2])
+    assert most_at_once(spans) == 8
+    assert covered(spans) < 3 / 8 * seconds  # one after the other they take all of it
+    assert max(gaps) < HALF_A_SECOND

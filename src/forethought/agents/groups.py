@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from forethought.agents.protocol import Solver
-from forethought.core.errors import RecipeError
+from forethought.core.errors import RecipeError, UnmeasuredError
 from forethought.core.problem import Problem
 from forethought.core.randomness import RolloutKey
 from forethought.core.trajectory import Episode, Group
@@ -109,21 +109,46 @@ async def attempt_groups(
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why `count` attempts are not measured. `trace` is the traceback of one, "" where none has."""
+
+    why: str
+    count: int
+    trace: str
+
+
+def commonest_failure(groups: Sequence[Group]) -> Failure | None:
+    """Why most attempts that are not measured are not; None where every one is measured."""
+    lost = unmeasured(groups)
+    if not lost:
+        return None
+    why, count = Counter(episode.verdict.why for episode in lost).most_common(1)[0]
+    alike = (episode for episode in lost if episode.verdict.why == why)
+    traces = (trajectory.error for episode in alike for trajectory in episode.trajectories)
+    return Failure(why, count, next(filter(None, traces), ""))
+
+
+def unmeasured(groups: Sequence[Group]) -> list[Episode]:
+    """The attempts that broken infrastructure took."""
+    return [episode for group in groups for episode in group.episodes if not episode.measured]
+
+
 def refuse_unmeasured(groups: Sequence[Group], share: float, what: str) -> None:
-    """Raise `RecipeError` when more than `share` of the attempts could not be measured.
+    """Raise `UnmeasuredError` when more than `share` of the attempts could not be measured.
 
     `what` is the limit's name, for the message: the setting that holds it, where one does.
 
     >>> refuse_unmeasured([], 0.1, "eval.max_not_measured")
     """
-    attempts = [episode for group in groups for episode in group.episodes]
-    lost = [episode for episode in attempts if not episode.measured]
-    if len(lost) > share * len(attempts):
-        why, count = Counter(episode.verdict.why for episode in lost).most_common(1)[0]
-        raise RecipeError(
-            f"{len(lost)} of {len(attempts)} attempts ({len(lost) / len(attempts):.0%}) were not "
-            f"measured, more than {what} = {share}; {count} of them: {why}. Mend that and run the "
-            "same command again: it resumes"
+    attempts, lost = sum(len(group.episodes) for group in groups), len(unmeasured(groups))
+    failure = commonest_failure(groups)
+    if failure is not None and lost > share * attempts:
+        raise UnmeasuredError(
+            f"{lost} of {attempts} attempts ({lost / attempts:.0%}) were not "
+            f"measured, more than {what} = {share}; {failure.count} of them: {failure.why}. Mend "
+            "that and run the same command again: it resumes",
+            failure.trace,
         )
 
 

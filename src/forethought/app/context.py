@@ -9,7 +9,14 @@ from statistics import fmean
 from typing import Any
 
 from forethought.app.calibration import as_document, circumstances, setting
-from forethought.app.engine import Engine, compute_in_one_thread, start_engine
+from forethought.app.engine import (
+    Engine,
+    available_memory,
+    chosen_device,
+    compute_in_one_thread,
+    start_engine,
+)
+from forethought.app.memory import caution
 from forethought.app.problems import Division, TrainingSide, training_side
 from forethought.app.recipe import Recipe
 from forethought.app.resumption import FREE, begun_with, may_differ
@@ -177,14 +184,26 @@ class Context:
         return load_local(str(folder))
 
     @contextmanager
-    def engine(self, model: LocalModel, *, with_reference: bool = False) -> Generator[Engine]:
-        """The engine for `model`; who computes is found out once, so that runs resume alike."""
+    def engine(
+        self, model: LocalModel, *, with_reference: bool = False, trains: bool = False
+    ) -> Generator[Engine]:
+        """The engine for `model`; who computes is found out once, so that runs resume alike.
+
+        `trains` says that it learns, too.
+        """
         compute, kept = self.recipe.compute, self.run.path / CALIBRATION
         if compute.workers == "auto" and (known := _calibrated(kept, model)) is not None:
             compute = compute.model_copy(update={"workers": known})
-        optimizers = self.recipe.optimizers
+        if trains:
+            available = available_memory(chosen_device(compute))
+            if word := caution(model, compute, self.recipe.agent.max_tokens, available):
+                self.show.say(word)
         with start_engine(
-            model, compute, with_reference=with_reference, optimizers=optimizers
+            model,
+            compute,
+            with_reference=with_reference,
+            optimizers=self.recipe.optimizers,
+            trains=trains,
         ) as engine:
             if engine.calibration is not None:
                 document = as_document(engine.calibration, model, engine.workers)

@@ -23,7 +23,6 @@ from forethought.app.calibration import (
 from forethought.app.memory import memory_needed, pass_size, refuse_too_large
 from forethought.app.sampling import reply_tokens
 from forethought.core.errors import RecipeError
-from forethought.core.memory import free_memory
 from forethought.learning.credit.settings import CriticSettings
 from forethought.learning.learner import LocalLearner
 from forethought.learning.precision import chosen_dtype
@@ -34,6 +33,7 @@ from forethought.policy.local.sampler import LocalSampler
 from forethought.policy.protocol import SamplingSettings
 from forethought.policy.token_policy import TokenPolicy
 from forethought.tasks.protocol import Grader
+from forethought.tools.host_memory import free_memory
 from forethought.tools.protocol import Tools
 
 _TRIM_THRESHOLD, _MAPPED_FROM = -1, -3  # mallopt(3)
@@ -100,11 +100,13 @@ def start_engine(
     *,
     with_reference: bool = False,
     optimizers: Sequence[OptimizerSettings] = (),
+    trains: bool = True,
 ) -> Generator[Engine]:
     """The engine for `model`; its workers end with the block.
 
     `with_reference` keeps a frozen copy of the model as it is now, for losses with a KL penalty.
-    `optimizers` are those that train it sooner or later: memory is asked for the largest.
+    `optimizers` are those that train it sooner or later: memory is asked for the largest, unless
+    it does not train.
     """
     device = chosen_device(compute)
     needed = partial(
@@ -114,6 +116,7 @@ def start_engine(
         with_reference=with_reference,
         optimizers=optimizers,
         passing=pass_size(model, compute),
+        trains=trains,
     )
     workers = fitting_workers(model, compute, needed, available_memory(device))
     model.network.to(device).eval()
@@ -121,17 +124,7 @@ def start_engine(
     dtype = chosen_dtype(compute.precision, device) or torch.float32
     compute_in_one_thread()
     keep_freed_memory()
-    calibration = None
-    threads = compute.threads or cores()
-    crew: Crew
-    if compute.workers == "auto" and workers:
-        crew, calibration = fastest_crew(model, workers, dtype, reference, threads)
-    elif workers:
-        crew = ForkedCrew(model.network, workers, reference, dtype)
-    else:
-        crew = LocalCrew(model.network, reference, dtype, threads)
-    if isinstance(crew, ForkedCrew) and compute.threads:
-        torch.set_num_threads(compute.threads)
+    crew, calibration = _who_computes(model, compute, workers, dtype, reference)
     try:
         yield Engine(
             model=model,
@@ -142,6 +135,26 @@ def start_engine(
         )
     finally:
         crew.close()
+
+
+def _who_computes(
+    model: LocalModel,
+    compute: ComputeSettings,
+    workers: int,
+    dtype: torch.dtype,
+    reference: torch.nn.Module | None,
+) -> tuple[Crew, Calibration | None]:
+    """The crew, and how it was found to be the faster one where that was asked for."""
+    threads = compute.threads or cores()
+    if not workers:
+        return LocalCrew(model.network, reference, dtype, threads), None
+    if compute.workers == "auto":
+        crew, calibration = fastest_crew(model, workers, dtype, reference, threads)
+    else:
+        crew, calibration = ForkedCrew(model.network, workers, reference, dtype), None
+    if isinstance(crew, ForkedCrew) and compute.threads:
+        torch.set_num_threads(compute.threads)
+    return crew, calibration
 
 
 def compute_in_one_thread() -> None:

@@ -12,6 +12,18 @@ class RecipeError(ForethoughtError):
     """The user asked for something that cannot be done: the message says what to change."""
 
 
+class UnmeasuredError(RecipeError):
+    """More attempts broke than a limit allows; `trace` is how one of them did, where it is known.
+
+    >>> UnmeasuredError("9 of 10 attempts were not measured", "Traceback ...").trace
+    'Traceback ...'
+    """
+
+    def __init__(self, message: str, trace: str) -> None:
+        super().__init__(message)
+        self.trace = trace
+
+
 class RolloutError(ForethoughtError):
     """Infrastructure broke during one attempt: it is *not measured*, and the run goes on."""
 

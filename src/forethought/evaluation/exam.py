@@ -10,9 +10,16 @@ from dataclasses import dataclass, field
 from itertools import chain
 from statistics import fmean
 
-from forethought.agents.groups import Flow, attempt_groups, refuse_unmeasured
+from forethought.agents.groups import (
+    Failure,
+    Flow,
+    attempt_groups,
+    commonest_failure,
+    refuse_unmeasured,
+    unmeasured,
+)
 from forethought.agents.protocol import Solver
-from forethought.core.errors import RecipeError
+from forethought.core.errors import RecipeError, UnmeasuredError
 from forethought.core.messages import ToolStatus
 from forethought.core.problem import Problem
 from forethought.core.trajectory import Episode, Group
@@ -125,10 +132,12 @@ def summarise_exam(
     whole = [problem for problem in problems if problem.n == k]
     greedily = [problem.greedy for problem in problems if problem.greedy is not None]
     if not (whole and greedily):
-        raise RecipeError(
+        failure = commonest_failure([*sampled, *greedy])
+        raise UnmeasuredError(
             f"exam {name}: of {len(sampled)} problems, {len(whole)} have all {k} sampled attempts "
-            f"measured and {len(greedily)} the greedy one; {_commonest([*sampled, *greedy])}: "
-            "repair that and sit the exam again"
+            f"measured and {len(greedily)} the greedy one; {_commonest(failure)}: "
+            "repair that and sit the exam again",
+            "" if failure is None else failure.trace,
         )
     attempts = _measured(sampled)
     return ExamResult(
@@ -136,7 +145,7 @@ def summarise_exam(
         attempts=k,
         settings=dict(settings),
         problems=problems,
-        not_measured=len(_broken([*sampled, *greedy])),
+        not_measured=len(unmeasured([*sampled, *greedy])),
         average=normal_interval([average(problem.n, problem.c) for problem in problems]),
         coverage=bootstrap_interval([pass_at(k, problem.n, problem.c) for problem in whole]),
         majority=bootstrap_interval([problem.majority for problem in whole]),
@@ -193,16 +202,10 @@ def _measured(groups: Sequence[Group]) -> list[Episode]:
     return [episode for group in groups for episode in group.measured]
 
 
-def _broken(groups: Sequence[Group]) -> list[Episode]:
-    return [episode for group in groups for episode in group.episodes if not episode.measured]
-
-
-def _commonest(groups: Sequence[Group]) -> str:
-    reasons = Counter(episode.verdict.why for episode in _broken(groups))
-    if not reasons:
+def _commonest(failure: Failure | None) -> str:
+    if failure is None:
         return "no attempt broke"
-    reason, times = reasons.most_common(1)[0]
-    return f"the commonest reason ({times} times) is {reason!r}"
+    return f"the commonest reason ({failure.count} times) is {failure.why!r}"
 
 
 def _share(outcomes: Sequence[bool]) -> float | None:

@@ -1,5 +1,7 @@
 """How a run stands, in `status.json` beside its journal: for scripts, and for whoever looks later.
 
+Where too many attempts broke for their step to be kept, how they did is in `failure.txt`.
+
 The journal alone decides what is done and where a run goes on; nothing here is read back by it.
 """
 
@@ -10,12 +12,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from forethought.core.errors import ForethoughtError
-from forethought.journal.files import written_beside
+from forethought.core.errors import ForethoughtError, UnmeasuredError
+from forethought.journal.files import explained, written_beside
 from forethought.journal.reading import StageSummary
 from forethought.journal.run import Run
 
 STATUS = "status.json"
+FAILURE = "failure.txt"
+"""In a run's folder: the traceback of an attempt, if the last command ended by such as broke."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +48,15 @@ def read_status(folder: Path) -> Status:
 def reported(run: Run, command: str) -> Generator[None]:
     """Keep the status of `run` while the block does what `command` asks.
 
-    Errors rise as they are. One that is nobody's message ends with a line that names it, its stage
-    and its step.
+    Errors rise as they are, but an `UnmeasuredError` names the file that its traceback is kept in.
+    One that is nobody's message ends with a line that names it, its stage and its step.
     """
+    with explained(run.path / FAILURE):
+        (run.path / FAILURE).unlink(missing_ok=True)
     _write(run, Status(state="running", command=command))
     try:
-        yield
+        with _trace_kept(run):
+            yield
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
         _tell_end(run, "failed", command, what)
@@ -61,6 +68,23 @@ def reported(run: Run, command: str) -> Generator[None]:
         _tell_end(run, "stopped", command)
         raise
     _write(run, _status(run, "done", command))
+
+
+@contextmanager
+def _trace_kept(run: Run) -> Generator[None]:
+    try:
+        yield
+    except UnmeasuredError as error:
+        if not error.trace:
+            raise
+        try:
+            text = f"{_place(_latest(run))}: {error}\n\n{error.trace}"
+            with written_beside(run.path / FAILURE) as file:
+                file.write(text.encode(errors="backslashreplace").decode())
+        except ForethoughtError:
+            raise error from None
+        where = f"{error}. The traceback of one that broke is in {run.path / FAILURE}"
+        raise UnmeasuredError(where, error.trace) from error
 
 
 def _tell_end(run: Run, state: Literal["stopped", "failed"], command: str, error: str = "") -> None:

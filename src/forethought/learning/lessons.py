@@ -157,7 +157,7 @@ def summarise_comparison(
 
 
 def _share(truths: Iterable[bool]) -> float:
-    """How many of them hold; 0 of none."""
+    """The share of them that hold; 0 of none."""
     return fmean([*truths] or [0.0])
 
 

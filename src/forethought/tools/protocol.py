@@ -18,6 +18,10 @@ class Tools(Protocol):
     async def call(self, call: ToolCall) -> ToolReply:
         """Run one call. A wrong call is a reply that says so.
 
+        It must not block: every other attempt waits with the event loop. A tool that does (it
+        sleeps, computes, or asks a service with a synchronous client) is wrapped by `InThreads`.
+        Calls of many attempts, and of one turn, run at the same time.
+
         Raises `SandboxError` only when infrastructure broke, on evidence that no program can
         forge: the episode is then *not measured*.
         """

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -471,6 +470,7 @@ def test_turns_that_waited_for_a_worker_which_died_meanwhile_are_sampled_by_the_
         turn = asyncio.create_task(alone(sampler.sit(), 1))
         await asyncio.sleep(0.05)  # until the turn waits for the crew, which has two workers still
         os.kill(victim, signal.SIGKILL)
+        crew.tell(0, "enough")
         with pytest.raises(WorkerDiedError):
             await winding_up
         return await turn
@@ -484,7 +484,7 @@ def test_turns_that_waited_for_a_worker_which_died_meanwhile_are_sampled_by_the_
 
 def goes_on(replica, payload, port):
     port("begun")
-    time.sleep(0.3)
+    port.wait()
 
 
 def test_a_session_that_ended_leaves_nobody_a_home_and_the_next_one_finds_new_ones():

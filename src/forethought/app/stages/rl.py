@@ -42,7 +42,7 @@ async def rl(context: Context) -> None:
     if settings.needs_critic:
         add_value_head(model.network)
     reference = settings.needs_reference
-    with context.engine(model, with_reference=reference) as engine:
+    with context.engine(model, with_reference=reference, trains=True) as engine:
         async with open_tool(context, stage) as tool:
             agent = engine.agent(tool, grader_for(recipe, tool), recipe.agent, recipe.sampling)
             learner = engine.learner(

@@ -69,7 +69,7 @@ async def _phase(
     held_out: Demonstrations | None,
 ) -> None:
     recipe = context.recipe
-    with context.engine(model) as engine:
+    with context.engine(model, trains=True) as engine:
         async with open_tool(context, stage) as tool:
             agent = engine.agent(tool, grader_for(recipe, tool), recipe.agent, recipe.sampling)
             plan = SFTPlan(

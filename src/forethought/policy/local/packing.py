@@ -118,10 +118,8 @@ class Alike:
         [0, 2, 5]
         """
         before, lost = [0, *accumulate(self.lengths)], [0, *self.alike]
-        least, starts = (
-            [0],
-            [0],
-        )  # of the portions up to each row: tokens lost, the last one's start
+        least = [0]  # tokens laid twice, at best, for the rows before each
+        starts = [0]  # where the last of their portions begins then
         first = 0
 
         def fits(start: int, end: int) -> bool:
@@ -131,8 +129,9 @@ class Alike:
         for end in range(1, len(before)):
             while not fits(first, end):
                 first += 1
-            found = sorted(range(first, end), key=lambda start: least[start] + lost[start])
-            start = next(each for each in found if fits(each, end))
+            # Not all that begin later fit, too: of fewer rows, less may be shared.
+            able = [start for start in range(first, end) if fits(start, end)]
+            start = min(able, key=lambda start: least[start] + lost[start])
             least.append(least[start] + lost[start])
             starts.append(start)
         cuts = [len(starts) - 1]

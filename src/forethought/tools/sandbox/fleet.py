@@ -170,6 +170,7 @@ class Fleet:
         await self._servers[place].close()
         self._servers[place] = await self.start_another()
         self.replaced[why] += 1
+        self._fails = False
 
     def _refuse_closed(self) -> None:
         if self._closed:

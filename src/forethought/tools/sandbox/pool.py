@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from forethought.core.errors import SandboxError
-from forethought.core.memory import free_memory, processes_ended
+from forethought.tools.host_memory import free_memory, processes_ended
 from forethought.tools.sandbox.breaker import Advice, Breaker
 from forethought.tools.sandbox.fleet import Fleet, ForkServer, Health, StartServer
 from forethought.tools.sandbox.inside.frames import End, Report, State

@@ -3,7 +3,7 @@
 import psutil
 import pytest
 
-from forethought.core.memory import free_memory
+from forethought.tools.host_memory import free_memory
 from forethought.tools.sandbox.pool import most_aside
 from forethought.tools.settings import PythonSettings
 
