@@ -1,7 +1,7 @@
 """The self-attack finds what is open. It is run against walls that are known to be weak."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from forethought.core.errors import RecipeError
 from forethought.tools.sandbox.outcome import Kind, Outcome
 from forethought.tools.sandbox.pool import Pool
-from forethought.tools.sandbox.probe import attack, try_out
+from forethought.tools.sandbox.probe import attack, stays_behind, try_out
 from forethought.tools.settings import PythonSettings
 
 STRONG = PythonSettings(memory_mb=128, processes=8)
@@ -51,6 +51,19 @@ def test_namespaces_withstand_every_attack():
 
 
 @dataclass
+class SlowAtFirst:
+    """A pool on a host that was busy: the first programs are cut short."""
+
+    pool: Pool
+    left: int = 2
+
+    async def run(self, code, stdin=""):
+        outcome = await self.pool.run(code, stdin)
+        self.left -= 1
+        return replace(outcome, kind=Kind.TIMEOUT) if self.left >= 0 else outcome
+
+
+@dataclass
 class ScriptedRunner:
     """Says the same to every program."""
 
@@ -68,6 +81,33 @@ def test_limits_that_do_not_hold_are_named():
         "more memory than tool.memory_mb",
         "files that outlive their call",
     }
+
+
+def test_attacks_that_a_busy_host_cuts_short_are_tried_again():
+    async def run():
+        async with Pool(STRONG) as pool:
+            return await attack(SlowAtFirst(pool), STRONG)
+
+    assert not any(asyncio.run(run()).values())
+
+
+@pytest.mark.parametrize("kind", [Kind.TIMEOUT, Kind.CPU])
+def test_attacks_that_are_always_cut_short_refuse_a_host_and_not_a_tier(kind):
+    stalled = ScriptedRunner(Outcome(kind=kind))
+    with pytest.raises(RecipeError, match=r"tool\.wall_seconds = .*this host is too busy"):
+        asyncio.run(attack(stalled, STRONG))
+
+
+def test_a_process_that_is_merely_slow_to_go_has_not_stayed(tmp_path):
+    named = tmp_path / "slow-to-go"
+    named.symlink_to("/bin/sleep")
+
+    async def run():
+        bystander = await asyncio.create_subprocess_exec(named, "0.3")
+        stays, _ = await asyncio.gather(stays_behind(named.name), bystander.wait())
+        return stays
+
+    assert asyncio.run(run()) is False
 
 
 def test_a_sandbox_that_cannot_even_multiply_is_refused():

@@ -129,9 +129,9 @@ class Alike:
         for end in range(1, len(before)):
             while not fits(first, end):
                 first += 1
-            # Not all that begin later fit, too: of fewer rows, less may be shared.
-            able = [start for start in range(first, end) if fits(start, end)]
-            start = min(able, key=lambda start: least[start] + lost[start])
+            best_first = sorted(range(first, end), key=lambda start: least[start] + lost[start])
+            # What begins later need not fit, too: of fewer rows, less may be shared.
+            start = next(each for each in best_first if fits(each, end))
             least.append(least[start] + lost[start])
             starts.append(start)
         cuts = [len(starts) - 1]
