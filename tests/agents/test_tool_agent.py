@@ -12,6 +12,7 @@ from forethought.core.problem import Problem
 from forethought.core.trajectory import Finish, Group, Stop
 from forethought.core.verdict import Outcome
 from forethought.learning.metrics import summarise
+from forethought.tools.settings import PythonSettings
 from scripted import (
     KEY,
     PROBLEM,
@@ -111,23 +112,32 @@ def test_an_attempt_whose_time_is_up_makes_no_further_call():
     assert trajectory.turns[-1].replies == ()
 
 
-def test_an_answer_counts_however_late_it_comes_and_time_is_not_limited_unless_asked_for():
+def timed(script, limits, tools):
+    """The trajectory of an agent that takes eleven days for each turn."""
     seconds = iter(range(0, 10**9, 10**6))
-    limited, free = (
-        ToolAgent(
-            policy=ScriptedPolicy(script),
-            tools=EchoTools(),
-            grader=ExactGrader(),
-            limits=limits,
-            clock=lambda: next(seconds),
-        )
-        for script, limits in (
-            ([ANSWER], AgentSettings(max_seconds=1)),
-            ([CALL, CALL, ANSWER], AgentSettings()),
-        )
+    agent = ToolAgent(
+        policy=ScriptedPolicy(script),
+        tools=tools,
+        grader=ExactGrader(),
+        limits=limits,
+        clock=lambda: next(seconds),
     )
-    assert asyncio.run(limited.attempt(PROBLEM, KEY)).right
-    assert asyncio.run(free.attempt(PROBLEM, KEY)).right
+    return asyncio.run(agent.attempt(PROBLEM, KEY))
+
+
+def test_an_answer_counts_however_late_it_comes():
+    assert timed([ANSWER], AgentSettings(max_seconds=1), EchoTools()).right
+
+
+def test_unless_asked_for_calls_and_tokens_end_attempts_and_no_clock_does_so_that_equal_runs_are():
+    tools = EchoTools()
+    assert timed([CALL] * 15 + [ANSWER], AgentSettings(), tools).right
+    assert only(timed([CALL] * 99, AgentSettings(), tools)).stop is Stop.TURN_LIMIT
+    assert len(tools.calls) == 15 + 16
+    long = says("let me compute", call(), tokens=10_240)
+    assert only(timed([long] * 99, AgentSettings(), tools)).stop is Stop.TOKEN_LIMIT
+    assert len(tools.calls) == 15 + 16 + 1
+    assert 0 < PythonSettings().wall_seconds < 60  # each of those calls
 
 
 def test_a_policy_that_always_calls_is_stopped_after_the_last_allowed_turn():

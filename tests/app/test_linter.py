@@ -310,6 +310,7 @@ def test_every_rule_has_a_case_that_it_tells():
         "_no_call_runs",
         "_credit_passes_over",
         "_steps_never_taken",
+        "other_thinking",
     }
 
 

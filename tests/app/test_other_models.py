@@ -105,7 +105,10 @@ def test_the_chat_format_is_the_one_that_is_named(recipe, staged, tmp_path):
         json.loads((each / "checkpoints" / "sft_second" / "1" / "forethought.json").read_text())
         for each in (folder, again)
     ]
-    assert formats == [{"format": "hermes"}, {"format": "compact"}]
+    assert formats == [
+        {"format": "hermes", "thinking": "keep"},
+        {"format": "compact", "thinking": "keep"},
+    ]
 
 
 def test_adapters_are_trained_through_every_stage(recipe, staged, trained, tmp_path):

@@ -100,6 +100,15 @@ def test_what_was_learnt_with_one_value_does_not_go_on_with_another(
     assert "Restore them, or name another folder with --run" in message
 
 
+@pytest.mark.parametrize("command", ["measure", "rl", "eval"])
+def test_no_later_stage_and_no_exam_sees_earlier_thinking_otherwise_than_it_was_trained(
+    recipe, staged, tmp_path, capsys, command
+):
+    folder = copied(staged.rl, tmp_path / "run")
+    message = refused(capsys, command, recipe, "--run", folder, "--sampling.thinking=strip")
+    assert 'sampling.thinking was "keep", is now "strip"' in message
+
+
 def test_all_that_differs_is_named_at_once(recipe, half, capsys):
     changed = ("--rl.problems=3", "--rl.optimizer.updates=1", "--compute.threads=2")
     message = refused(capsys, "rl", recipe, "--run", half, *changed)

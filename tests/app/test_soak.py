@@ -8,6 +8,9 @@ import asyncio
 import gc
 import json
 import logging
+import multiprocessing
+import random
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import psutil
@@ -27,31 +30,36 @@ from forethought.learning.learner import LocalLearner
 from forethought.learning.practice import RLPlan
 from forethought.learning.rl import train_rl
 from forethought.learning.rl_settings import RLSettings
-from forethought.policy.local.crew import ForkedCrew
 from forethought.policy.parsing import Parsed
 from forethought.policy.protocol import SamplingSettings
 from forethought.policy.token_policy import TokenPolicy
 from forethought.tools.python_tool import PythonTool
 from forethought.tools.settings import PythonSettings
-from learning.rows import learner_of
+from learning.rows import crew_of, learner_of
 from scripted import call
 from tiny import local_model
 
 WARM = 50
 WORDS = 8
 """Tokens that the model knows."""
+ANNOUNCED, OWN = [1, 2] * 40, 220
+"""The tokens that all openings begin with, and how many follow: together most of the context."""
 GROWTH = 50 * 2**20
 """Bytes by which memory may grow; a leak of a round's batch would be more in so many rounds."""
 
 
 class FirstTurnsCall:
-    """Reads every first turn as a program, so that a model that knows nothing uses the tool."""
+    """Reads every first turn as a program, so that a model that knows nothing uses the tool.
+
+    Every problem has a long opening of its own, after what all of them begin with.
+    """
 
     name = "first turns call"
     end_of_turn = 5
 
     def opening(self, messages, tools):
-        return [1, 2, len(messages[-1].text) % WORDS]
+        own = random.Random(messages[-1].text)
+        return [*ANNOUNCED, *own.choices(range(WORDS), k=OWN)]
 
     def assistant(self, message):
         raise AssertionError("a policy never writes what it said")
@@ -95,22 +103,41 @@ class TimesOut:
 
 @dataclass(frozen=True)
 class Held:
-    """What a process holds on to. Memory is all that it has mapped, wherever the system keeps it:
-    how much of that children share changes while they run.
-    """
+    """What one process holds on to."""
 
     memory: int
     files: int
     threads: int
-    children: int
+
+
+@dataclass(frozen=True)
+class Look:
+    """What this process and those that it started, by their numbers, hold at one moment.
+
+    Memory of this process is all that it has mapped, wherever the system keeps it: how much of
+    that children share changes while they run. That of the others is what each has for itself.
+    """
+
+    own: Held
+    others: dict[int, Held]
+    workers: frozenset[int]
+    processes: int
     tasks: int
 
     @property
     def counts(self):
-        return (self.files, self.threads, self.children, self.tasks)
+        return (self.own.files, self.own.threads, self.processes, self.tasks)
 
 
-async def held():
+def others():
+    """What those that this process started hold, as far as the system lets it be seen."""
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.AccessDenied):
+            memory = process.memory_full_info().uss
+            yield process.pid, Held(memory, process.num_fds(), process.num_threads())
+
+
+async def look():
     """What is held once what is winding up has ended: the same several times in a row."""
     gc.collect()  # crews of earlier tests, too, which hold a thread each
     process = psutil.Process()
@@ -121,8 +148,15 @@ async def held():
         children = len(process.children(recursive=True))
         tasks = len(asyncio.all_tasks())
         seen.append((process.num_fds(), process.num_threads(), children, tasks))
+    files, threads, children, tasks = seen[-1]
     memory = process.memory_full_info()
-    return Held(memory.rss + memory.swap, *seen[-1])
+    return Look(
+        own=Held(memory.rss + memory.swap, files, threads),
+        others=dict(others()),
+        workers=frozenset(each.pid for each in multiprocessing.active_children()),
+        processes=children,
+        tasks=tasks,
+    )
 
 
 class Enough(Exception):
@@ -131,9 +165,8 @@ class Enough(Exception):
 
 @dataclass
 class Soak:
-    """One run over a crew and a journal, looked at after its first rounds and after its last."""
+    """One run over a journal, looked at after its first rounds and after its last."""
 
-    crew: ForkedCrew
     learner: LocalLearner
     keeping: Keeping
     settings: RLSettings
@@ -157,16 +190,33 @@ class Soak:
             if step == last:
                 raise Enough
 
-        problems = tuple(Problem(id=str(n), prompt=f"{n} * 7?", answer="!") for n in range(8))
+        new = range(2 * self.settings.steps)
+        problems = tuple(Problem(id=str(n), prompt=f"{n} * 7?", answer="!") for n in new)
         pool = Pool(problems=problems, batch=2, seed=0)
         plan = RLPlan(settings=self.settings, seed=0, flow=Waves(6))
         with pytest.raises(Enough):
             await train_rl(plan, agent, pool, self.learner, self.keeping, watch)
-        return await held()
+        return await look()
+
+
+def refuse_growth(early, late):
+    """Fail where a process held more at the later look.
+
+    A program's process has not been there long: it is counted, and what outlives it is compared.
+    """
+    assert late.counts == early.counts
+    assert late.workers == early.workers <= late.others.keys()
+    lasting = early.others.keys() & late.others.keys()
+    pairs = [(early.own, late.own), *((early.others[pid], late.others[pid]) for pid in lasting)]
+    for before, after in pairs:
+        assert (after.files, after.threads) == (before.files, before.threads)
+        assert after.memory - before.memory < max(GROWTH, before.memory // 10)
 
 
 @pytest.mark.slow
-def test_hundreds_of_rounds_hold_no_more_than_the_first_ones_did(tmp_path, rounds):
+@pytest.mark.parametrize(("workers", "part"), [(1, 1), (0, 2)])
+def test_hundreds_of_rounds_hold_no_more_than_the_first_ones_did(tmp_path, rounds, workers, part):
+    rounds = rounds // part
     settings = RLSettings.model_validate(
         {
             "steps": rounds,
@@ -178,19 +228,19 @@ def test_hundreds_of_rounds_hold_no_more_than_the_first_ones_did(tmp_path, round
         }
     )
     model = local_model(vocab_size=WORDS, spread=0.1)
-    crew = ForkedCrew(model.network, 1)
+    crew = crew_of(model, workers)
     learner = learner_of(model, crew, rate=1e-4)
     try:
         with Run.create_or_open(tmp_path / "run", {}) as run:
             checkpoints = Checkpoints(folder=run.checkpoints / "rl")
             keeping = Keeping(journal=run.stage("rl"), checkpoints=checkpoints)
-            soak = Soak(crew, learner, keeping, settings)
+            soak = Soak(learner, keeping, settings)
             early, late = asyncio.run(soak.run())
     finally:
         crew.close()
     logging.getLogger(__name__).info("after %d rounds %s, after %d %s", WARM, early, rounds, late)
-    assert late.counts == early.counts
-    assert late.memory - early.memory < max(GROWTH, early.memory // 10)
+    assert len(early.workers) == workers
+    refuse_growth(early, late)
     reports = soak.reports.values()
     assert len(reports) == rounds
     assert sum(report["attempts/not_measured"] > 0 for report in reports) > rounds // 20

@@ -27,13 +27,13 @@ from tiny import local_model, same_weights, weights
 PROMPTS = [(1, 2, 3), (4, 5), (6, 7, 8, 9), (1, 2, 3)]
 
 
-async def rows_of(sampler, settings):
+async def rows_of(sampler, settings, prompts=PROMPTS):
     """Rows that a sampler continues, and the versions of the weights that spoke."""
-    seats = [sampler.sit() for _ in PROMPTS]
+    seats = [sampler.sit() for _ in prompts]
     turns = await asyncio.gather(
         *(
             seat.sample(prompt, (), settings, seed)
-            for seed, (seat, prompt) in enumerate(zip(seats, PROMPTS, strict=True))
+            for seed, (seat, prompt) in enumerate(zip(seats, prompts, strict=True))
         )
     )
     for seat in seats:
@@ -45,7 +45,7 @@ async def rows_of(sampler, settings):
                 Tokens(ids=turn.ids, sampled=(True,) * len(turn.ids), logprobs=turn.logprobs),
             )
         )
-        for prompt, turn in zip(PROMPTS, turns, strict=True)
+        for prompt, turn in zip(prompts, turns, strict=True)
     ]
     return rows, {turn.weight_version for turn in turns}
 
@@ -254,20 +254,34 @@ def test_the_sampler_speaks_with_the_adapters_as_they_are_after_every_update(wor
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
-def test_a_hundred_updates_of_adapters_leave_the_base_as_it_was_to_the_bit(tmp_path):
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_hundred_updates_of_adapters_with_a_turn_between_leave_the_base_as_it_was_to_the_bit(
+    workers, tmp_path
+):
     _, model = adapted(tmp_path / "base")
     before = without_adapters(model)
-    learner = learner_of(model, crew_of(model))
+    crew = crew_of(model, workers)
+    learner = learner_of(model, crew)
     batch = pad([row("..ss.s")], [1.0])
+    versions = []
 
     async def run():
         for _ in range(100):
+            _, spoke = await rows_of(learner.sampler, SamplingSettings(max_tokens=2), [(1, 2)])
+            versions.extend(spoke)
             await learner.update(batch, objective(LossSettings(name="grpo_t")))
             learner.publish()
+        rows, spoke = await rows_of(learner.sampler, SamplingSettings(max_tokens=12))
+        versions.extend(spoke)
+        return await apart(model, crew, pad(rows, [1.0] * len(rows)))
 
-    asyncio.run(run())
+    try:
+        found = asyncio.run(run())
+    finally:
+        crew.close()
     assert same_weights(before, without_adapters(model))
-    assert learner.sampler.version == 100
+    assert versions == [*range(101)]
+    assert found < 1e-3
 
 
 def test_a_round_tells_which_weights_spoke(tmp_path):

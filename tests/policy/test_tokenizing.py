@@ -1,4 +1,5 @@
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -70,24 +71,42 @@ def test_a_mark_is_a_control_token_where_there_is_one_and_text_where_not():
     assert decode(tokenizer, ids) == "say <think>a<mark>b"
 
 
-def test_one_tokenizer_serves_many_threads_and_each_gets_what_it_would_get_alone():
-    tokenizer = small_tokenizer()
-    chat = chat_format("hermes", tokenizer)
+def cutting_and_filling_up(path: Path) -> Tokenizer:
+    """The small tokenizer as a file brings it that asks for 12 tokens, no more and no fewer."""
+    tokenizer = Tokenizer.from_str(small_tokenizer().to_str())
+    tokenizer.enable_truncation(12)
+    tokenizer.enable_padding(length=12)
+    tokenizer.save(str(path))
+    return Tokenizer.from_file(str(path))
 
-    def written(number: int) -> list[int]:
+
+def test_one_tokenizer_serves_many_threads_and_each_gets_what_it_would_get_alone(tmp_path: Path):
+    plain, fixed = small_tokenizer(), cutting_and_filling_up(tmp_path / "tokenizer.json")
+    chats = {id(each): chat_format("hermes", each) for each in (plain, fixed)}
+
+    def written(tokenizer: Tokenizer, number: int) -> list[int]:
         return plain_ids(tokenizer, f"été {number} <|im_end|> " * (1 + number % 7))
 
-    def opened(number: int) -> list[int]:
-        return chat.opening(CONVERSATION[: 1 + number % len(CONVERSATION)], TOOLS)
+    def opened(tokenizer: Tokenizer, number: int) -> list[int]:
+        return chats[id(tokenizer)].opening(CONVERSATION[: 1 + number % len(CONVERSATION)], TOOLS)
 
-    def read(number: int) -> list[object]:
-        return [chat.read(written(number), TOOLS, number), decode(tokenizer, written(number))]
+    def read(tokenizer: Tokenizer, number: int) -> list[object]:
+        ids = written(tokenizer, number)
+        return [chats[id(tokenizer)].read(ids, TOOLS, number), decode(tokenizer, ids)]
 
-    works = (written, opened, read, written)
-    alone = [[works[thread % 4](number) for number in range(250)] for thread in range(4)]
+    def encoded(tokenizer: Tokenizer, number: int) -> list[int]:
+        return tokenizer.encode(f"été {number} " * (1 + number % 7)).ids
+
+    works = [(work, each) for work in (written, opened, read, encoded) for each in (plain, fixed)]
+
+    def done(thread: int) -> list[object]:
+        work, tokenizer = works[thread % len(works)]
+        return [work(tokenizer, number) for number in range(250)]
+
+    alone = [done(thread) for thread in range(len(works))]
+    lengths = [{len(encoded(each, number)) for number in range(250)} for each in (fixed, plain)]
+    assert lengths[0] == {12}
+    assert len(lengths[1]) > 5
     with ThreadPoolExecutor(16) as threads:
-        together = threads.map(
-            lambda thread: [works[thread % 4](number) for number in range(250)], range(16)
-        )
-        for thread, found in enumerate(together):
-            assert found == alone[thread % 4]
+        for thread, found in enumerate(threads.map(done, range(16))):
+            assert found == alone[thread % len(works)]

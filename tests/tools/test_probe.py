@@ -85,7 +85,7 @@ def test_limits_that_do_not_hold_are_named():
 
 def test_attacks_that_a_busy_host_cuts_short_are_tried_again():
     async def run():
-        async with Pool(STRONG) as pool:
+        async with Pool(STRONG.model_copy(update={"tier": "namespaces"})) as pool:
             return await attack(SlowAtFirst(pool), STRONG)
 
     assert not any(asyncio.run(run()).values())

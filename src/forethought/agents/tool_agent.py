@@ -60,8 +60,9 @@ class AgentSettings(Settings):
     calls_per_turn: int = Field(default=8, ge=1)
     """Calls that are run in one turn; those beyond are answered with an error."""
     max_seconds: float = Field(default=0.0, ge=0)
-    """Seconds after which an attempt may make no more calls; 0: no limit. What an attempt comes
-    to then depends on the machine."""
+    """Seconds after which an attempt may make no more calls; 0: no limit. Turns, tokens and each
+    program's time end every attempt without it, and with it what an attempt comes to depends on
+    the machine: time in which it waits for others of its round counts, too."""
     stop_at_faults: bool = False
     """Whether a fault in a program (a KeyError, a TypeError, ... in a policy, a tool or a grader)
     ends the run, instead of leaving the attempt not measured."""

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -181,7 +182,9 @@ class Context:
         """
         folder = self.trained(name)
         refuse_damaged(folder)
-        return load_local(str(folder))
+        model = load_local(str(folder))
+        # Checkpoints did not always say it; the recipe binds all stages that trained them.
+        return replace(model, thinking=model.thinking or self.recipe.sampling.thinking)
 
     @contextmanager
     def engine(

@@ -11,7 +11,7 @@ from forethought.core.errors import RecipeError
 from forethought.journal.run import Run
 from forethought.learning.checkpoint import Checkpoints
 from forethought.learning.seal import Contents
-from forethought.policy.local.models import merged
+from forethought.policy.local.models import LocalModel, merged
 from forethought.watch.exams import SatExam, interval, percent, read_exams
 
 CARD = "README.md"
@@ -41,7 +41,7 @@ def export(run: Run, folder: Path, show: Show) -> None:
     model = merged(context.load(last))
 
     def write(beside: Path) -> Contents:
-        (beside / CARD).write_text(card(run, source, model.format.name), encoding="utf-8")
+        (beside / CARD).write_text(card(run, source, model), encoding="utf-8")
         return model.save(beside)
 
     exported = Checkpoints(folder=place.parent, elsewhere="another folder to export to")
@@ -50,14 +50,15 @@ def export(run: Run, folder: Path, show: Show) -> None:
     show.say(f"Hugging Face folders; {folder / CARD} says how it was made")
 
 
-def card(run: Run, source: Path, format_name: str) -> str:
+def card(run: Run, source: Path, model: LocalModel) -> str:
     """How the checkpoint in `source` was made, for people: its exams and its recipe."""
     exams = "".join(map(_row, read_exams(run)))
     return (
         "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n"
         f"# {run.path.resolve().name}\n\n"
         f"Made by Forethought: the weights of `{source}`, with all adapters put into them. "
-        f"Conversations are written in the format `{format_name}`.\n\n"
+        f"Conversations are written in the format `{model.format.name}`, with "
+        f'`sampling.thinking = "{model.thinking}"`.\n\n'
         f"{_EXAMS + exams if exams else 'It has sat no exam.'}\n\n"
         f"## Recipe\n\n```json\n{json.dumps(run.recipe, indent=1)}\n```\n"
     )

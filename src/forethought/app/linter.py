@@ -2,12 +2,13 @@
 nothing.
 
 Covers rewards, what keeps them from being paid or credited, and optimiser steps that are never
-taken; settings that nothing reads are in `unread`. A recipe that cannot be followed is refused
-elsewhere.
+taken; settings that nothing reads are in `unread`, and what the model was made with otherwise is in
+`brought`. A recipe that cannot be followed is refused elsewhere.
 """
 
 from collections.abc import Callable, Iterator
 
+from forethought.app.brought import other_thinking
 from forethought.app.recipe import Recipe
 from forethought.app.unread import unread
 from forethought.learning.advantage import BY_VERDICT
@@ -285,5 +286,6 @@ RULES: tuple[Callable[[Recipe], Iterator[str]], ...] = (
     _credit_passes_over,
     _steps_never_taken,
     unread,
+    other_thinking,
 )
 """What is looked for, in the order in which it is told."""

@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -107,6 +108,25 @@ def test_a_saved_model_comes_back_to_the_bit_with_its_words_and_format(family, t
     )
 
 
+@pytest.mark.parametrize("thinking", ["keep", "strip"])
+def test_a_saved_model_says_what_became_of_its_earlier_thinking(thinking, tmp_path):
+    replace(local_model(), thinking=thinking).save(tmp_path / "base")
+    for words in ((), ("compact",)):
+        assert load_local(str(tmp_path / "base"), *words).thinking == thinking
+    adapted = with_adapters(load_local(str(tmp_path / "base")), rank=2, alpha=4)
+    assert adapted.thinking == thinking
+    other = "strip" if thinking == "keep" else "keep"
+    replace(adapted, thinking=other).save(tmp_path / "adapters")
+    loaded = load_local(str(tmp_path / "adapters"))
+    assert loaded.thinking == merged(loaded).thinking == other
+
+
+def test_a_folder_that_says_nothing_of_thinking_is_loaded_as_before(tmp_path):
+    local_model().save(tmp_path)
+    assert json.loads((tmp_path / "forethought.json").read_text()) == {"format": "compact"}
+    assert load_local(str(tmp_path)).thinking is None
+
+
 def test_weights_are_loaded_in_place(tmp_path):
     source, target = local_model(seed=1), local_model(seed=2)
     source.save(tmp_path)
@@ -147,6 +167,7 @@ def test_a_folder_that_lacks_a_part_is_refused_by_name(lost, tmp_path):
         ("forethought.json", b"{}"),
         ("forethought.json", b"[]"),
         ("forethought.json", b'{"format": "odd"}'),
+        ("forethought.json", b'{"format": "compact", "thinking": "odd"}'),
         ("adapter_config.json", b"{}"),
     ],
 )

@@ -1,6 +1,7 @@
 """Stage 2: imitate the recorded trajectories, phase after phase."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -55,7 +56,7 @@ async def sft(context: Context) -> None:
         stage = context.begin(phase_stage(phase), SFT, phases=number + 1)
         if stage is None:
             continue
-        model = _model(context, number)
+        model = replace(_model(context, number), thinking=context.recipe.sampling.thinking)
         data = data or _demonstrations(context, model)
         await _phase(context, phase, stage, model, *data)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -24,12 +24,13 @@ from transformers.utils import logging as transformers_logging
 
 from forethought.core.errors import PolicyError, RecipeError, boundary
 from forethought.policy.formats import ChatFormat, chat_format
+from forethought.policy.local.description import saved_format, saved_thinking, write_description
 from forethought.policy.local.settings import FormatName, FreshModel
 from forethought.policy.local.value_head import belongs_to_head
+from forethought.policy.protocol import ThinkingHistory
 
 tensors: Any = safetensors_torch
 TOKENIZER = "tokenizer.json"
-FORMAT = "forethought.json"
 GENERATION = "generation_config.json"
 ADAPTER = "adapter_config.json"
 WEIGHTS = "*model*.safetensors"
@@ -52,11 +53,15 @@ NEUTRAL = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalModel:
-    """Weights, their tokenizer and their chat format."""
+    """Weights, their tokenizer and their chat format.
+
+    `thinking` is what the model was trained to see of its earlier thinking, None if nobody said.
+    """
 
     network: nn.Module
     tokenizer: Tokenizer
     format: ChatFormat
+    thinking: ThinkingHistory | None = None
 
     @property
     def parameters(self) -> int:
@@ -64,7 +69,7 @@ class LocalModel:
         return sum(each.numel() for each in self.network.parameters())
 
     def save(self, folder: Path) -> dict[str, Mapping[str, Tensor]]:
-        """Write network, tokenizer and the name of the chat format into `folder`.
+        """Write network, tokenizer and how it is spoken with into `folder`.
 
         Other programs read in `generation_config.json` that the format's end of turn ends a text,
         beside what ended one before. Returns the weights that are to be in the files, by the
@@ -81,7 +86,7 @@ class LocalModel:
         config.to_json_file(folder / GENERATION)
         # Written by Python, whose errors say that the disk refused; the library's are untyped.
         (folder / TOKENIZER).write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
-        (folder / FORMAT).write_text(json.dumps({"format": self.format.name}))
+        write_description(folder, self.format.name, self.thinking)
         return {WEIGHTS: weights}
 
     def load_weights(self, folder: Path) -> None:
@@ -203,7 +208,7 @@ def with_adapters(model: LocalModel, rank: int, alpha: int, seed: int = 0) -> Lo
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         adapted: Any = peft.get_peft_model(model.network, settings)
-    return LocalModel(network=adapted, tokenizer=model.tokenizer, format=model.format)
+    return replace(model, network=adapted)
 
 
 def merged(model: LocalModel) -> LocalModel:
@@ -230,22 +235,15 @@ def _load_whole(name: str, format_name: FormatName | None) -> LocalModel:
     # Some published files ask for both: text would be cut, or rows filled up, without a word.
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    chosen = format_name or _saved_format(folder)
-    return LocalModel(network=network, tokenizer=tokenizer, format=chat_format(chosen, tokenizer))
+    words = chat_format(format_name or saved_format(folder), tokenizer)
+    thinking = saved_thinking(folder)
+    return LocalModel(network=network, tokenizer=tokenizer, format=words, thinking=thinking)
 
 
 def _load_adapted(folder: Path) -> LocalModel:
     """What `with_adapters` made and `save` wrote: the base model again, and its adapters."""
     peft: Any = importlib.import_module("peft")
     described = json.loads((folder / ADAPTER).read_text())
-    base = load_local(described["base_model_name_or_path"], _saved_format(folder))
+    base = load_local(described["base_model_name_or_path"], saved_format(folder))
     network: Any = peft.PeftModel.from_pretrained(base.network, folder, is_trainable=True)
-    return LocalModel(network=network, tokenizer=base.tokenizer, format=base.format)
-
-
-def _saved_format(folder: Path) -> FormatName:
-    found: Any = json.loads((folder / FORMAT).read_text())
-    name: Any = cast("dict[str, Any]", found).get("format") if isinstance(found, dict) else None
-    if name not in get_args(FormatName):
-        raise ValueError(f"{folder / FORMAT} names no chat format")
-    return name
+    return replace(base, network=network, thinking=saved_thinking(folder))
