@@ -2,7 +2,6 @@
 
 import os
 import threading
-import time
 
 from forethought.tools.sandbox.inside.frames import Ask, End, Order, Request
 from tools.test_played_zygote import LIMITS, begun, reports, supervised
@@ -30,7 +29,7 @@ def test_only_one_look_at_the_processes_is_under_way_and_a_program_is_demoted_on
         first, second = both_begun(tool, zygote)
         assert becomes(lambda: len(ordered(zygote, Order.DEMOTE)) == 2)
         zygote.waiting = None
-        time.sleep(0.2)
+        assert becomes(lambda: zygote.unanswered == 1)
         looks = len(ordered(zygote, Order.INSPECT))
         # Nobody says that the last look is over: no other is ordered, and what comes is at once.
         assert not becomes(lambda: len(ordered(zygote, Order.INSPECT)) > looks, seconds=0.5)

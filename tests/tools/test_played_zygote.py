@@ -47,7 +47,8 @@ class Zygote(socket.socket):
 
     `doomed` children die as soon as they are ordered, so that what they said and the news of
     their end are there together; the others say that they are ready. It hears `orders`, unless it
-    is `deaf`, and says of those in `waiting` that it is not their turn, unless that is None.
+    is `deaf`, and says of those in `waiting` that it is not their turn; while that is None, looks
+    stay `unanswered`.
     """
 
     def __init__(self, ours, theirs, *, doomed=0, said=b"", waiting=None):
@@ -56,6 +57,7 @@ class Zygote(socket.socket):
         self.doomed = doomed
         self.said = said
         self.waiting = waiting
+        self.unanswered = 0
         self.deaf = False
         self.orders = []
         self.children = {}
@@ -84,8 +86,14 @@ class Zygote(socket.socket):
     def hear(self):
         order, number = ORDER.unpack(self.theirs.recv(ORDER.size))
         self.orders.append((Order(order), number))
-        if order == Order.INSPECT and self.waiting is not None:
-            self.theirs.send(pack_waiting(self.waiting))
+        if order == Order.INSPECT:
+            self.answer(self.waiting)
+
+    def answer(self, waiting):
+        if waiting is None:
+            self.unanswered += 1
+        else:
+            self.theirs.send(pack_waiting(waiting))
 
     def end(self, child):
         del self.children[child.number]

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
+import socket
+from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 
@@ -113,6 +114,41 @@ def test_a_program_that_fails_a_well_service_is_to_blame(fault):
     outcome, asked = with_service(lambda code: fault if BAD in code else finished("42\n"), of(BAD))
     assert outcome.kind is Kind.CRASH
     assert asked == 6  # three times, and another program after each
+
+
+def test_a_service_that_is_back_after_a_pause_is_well():
+    async def go(client, service):
+        def answer(code):
+            failed = sum(BAD in sent for sent in service.sent)
+            return finished("42\n") if len(service.rests) == failed else None
+
+        service.answer = answer
+        return (await client.run(BAD)).kind
+
+    assert with_service(..., go) is Kind.CRASH
+
+
+def test_whether_a_service_is_well_is_asked_again_where_it_does_not_say():
+    others = [503, *[finished("42\n")] * 3]
+    outcome, asked = with_service(lambda code: 502 if BAD in code else others.pop(0), of(BAD))
+    assert outcome.kind is Kind.CRASH
+    assert asked == 3 + 4
+
+
+def test_a_service_that_no_connection_reaches_has_not_taken_the_program():
+    async def run(url):
+        client = Service(PythonSettings(tier="remote", url=url))
+        with pytest.raises(SandboxError, match="takes no program") as why:
+            await client._try("1")
+        await client.__aexit__(None, None, None)
+        return str(why.value)
+
+    with ExitStack() as open_ends, socket.create_server(("127.0.0.1", 0), backlog=0) as server:
+        for _ in range(3):  # more than wait to be accepted: what comes now is not answered
+            end = open_ends.enter_context(socket.socket())
+            end.setblocking(False)
+            end.connect_ex(server.getsockname())
+        assert "no connection" in asyncio.run(run(f"http://127.0.0.1:{server.getsockname()[1]}"))
 
 
 @pytest.mark.parametrize("fault", [None, 429, 500, 502, 503, 504])

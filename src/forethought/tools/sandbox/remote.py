@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from httpx2 import AsyncClient, ConnectError, Limits, Response
+from httpx2 import AsyncClient, ConnectError, ConnectTimeout, Limits, Response, Timeout
 
 from forethought.core.errors import RecipeError, SandboxError, boundary
 from forethought.core.excerpt import cut
@@ -27,12 +27,13 @@ from forethought.tools.sandbox.usage import INFRASTRUCTURE, Usage
 from forethought.tools.settings import PythonSettings
 
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
-"""Seconds between the times that a program is sent, more or less."""
+"""Seconds between the times that something is sent, more or less."""
 _LONGEST_PAUSE = 30.0
 _ENOUGH = 3
 """Times that a program fails a service that is well until it is to blame."""
 _TURNS_AWAY = (429, 503)
 _GRACE_SECONDS = 30.0
+_CONNECT_SECONDS = 5.0
 _MOST_BYTES = 4 * FLOOD
 _LONGEST_SHOWN = 300
 
@@ -82,7 +83,10 @@ class Service:
         self._line = Turnstile(settings.servers * settings.calls_per_server, settings.queue)
         self._breaker = Breaker(f"which were sent to {self._url}: is the service well?")
         # A connection for each program: none is found closed by a service that began anew.
-        self._client = AsyncClient(timeout=None, limits=Limits(max_keepalive_connections=0))
+        self._client = AsyncClient(
+            timeout=Timeout(None, connect=_CONNECT_SECONDS),
+            limits=Limits(max_keepalive_connections=0),
+        )
         self._counts = Counter[str]()
         self._queued = 0.0
 
@@ -110,8 +114,8 @@ class Service:
     async def run(self, code: str, stdin: str = "", session: Session | None = None) -> Outcome:
         """Run one program; cancelling closes its connection at once.
 
-        A program that fails the service three times, while it runs another after each of them, is
-        to blame. That the service is overloaded or not there says nothing of the program.
+        A program that fails the service three times, while it runs another after a pause each time,
+        is to blame. That the service is overloaded or not there says nothing of the program.
         Raises `BusyError` when the line is full, another `SandboxError` when the service runs no
         program for some seconds, and `RecipeError` when that happens too often.
         """
@@ -131,28 +135,33 @@ class Service:
         return replace(outcome, queued=queued)
 
     async def _run(self, code: str, stdin: str) -> Outcome:
-        failures, well, pauses = 0, True, list(_PAUSES)
+        blamed, suspect, well, pauses = 0, False, True, list(_PAUSES)
         while True:
             wait = 0.0
             try:
+                if suspect:
+                    well, suspect = await self._is_well(), False
+                    blamed += 1
+                if well and blamed == _ENOUGH:
+                    return Outcome(
+                        kind=Kind.CRASH, detail="a fault that its service could not bear"
+                    )
                 return await self._try(code, stdin)
             except _TurnedAwayError as error:
                 failure, wait = error, error.wait
             except SandboxError as error:
-                failure = error
-                failures += 1
-                well = well and await self._is_well()
-            if well and failures == _ENOUGH:
-                return Outcome(kind=Kind.CRASH, detail="a fault that its service could not bear")
+                failure, suspect = error, well
             if not pauses:
                 raise failure
             # Not all at once: whoever was turned away together does not come back together.
             await self._rest(max(wait, pauses.pop(0) * random.uniform(0.5, 1.5)))
 
     async def _is_well(self) -> bool:
-        """Whether the service runs another program."""
+        """Whether the service runs another program. Raises `_TurnedAwayError` if it takes none."""
         try:
             return (await self._try("6 * 7")).kind is Kind.OK
+        except _TurnedAwayError:
+            raise
         except SandboxError:
             return False
 
@@ -169,8 +178,8 @@ class Service:
             async with asyncio.timeout(self._settings.wall_seconds + _GRACE_SECONDS):
                 try:
                     answer = await self._post(asked)
-                except ConnectError as error:
-                    raise _TurnedAwayError(self._url, str(error)) from error
+                except (ConnectError, ConnectTimeout) as error:
+                    raise _TurnedAwayError(self._url, str(error) or "no connection") from error
             return _judge(answer)
 
     async def _post(self, asked: Mapping[str, object]) -> bytes:

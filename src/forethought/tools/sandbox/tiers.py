@@ -4,6 +4,7 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
@@ -131,17 +132,16 @@ async def open_backend(settings: PythonSettings, start: StartServer = start_serv
 
 async def open_service(service: Service) -> Opened:
     """Try a service out. Raises `RecipeError` if it runs no program; it is closed then."""
-    try:
-        await try_out(service)
-    except SandboxError as error:
-        await service.__aexit__(None, None, None)
-        raise RecipeError(
-            f"tool.url={service.address!r} runs no program ({error}): start the service, or give "
-            'the address of one that is up, or use tool.tier="auto"'
-        ) from error
-    except BaseException:
-        await service.__aexit__(None, None, None)
-        raise
+    async with AsyncExitStack() as opened:
+        opened.push_async_callback(service.__aexit__, None, None, None)
+        try:
+            await try_out(service)
+        except SandboxError as error:
+            raise RecipeError(
+                f"tool.url={service.address!r} runs no program ({error}): start the service, or "
+                'give the address of one that is up, or use tool.tier="auto"'
+            ) from error
+        opened.pop_all()
     return Opened(backend=service, tier="remote")
 
 

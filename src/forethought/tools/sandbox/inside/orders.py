@@ -4,7 +4,6 @@ import os
 import select
 import socket
 from collections import deque
-from contextlib import suppress
 from typing import NamedTuple
 
 from .frames import ORDER, Order
@@ -18,8 +17,8 @@ class _Unsent(NamedTuple):
 class OrderWire:
     """Sends orders, one after another, as far as the socket allows at the moment.
 
-    Of looks at the processes one at a time is under way: a look may take long, and no other
-    order is to stand behind a row of them.
+    At most one look at the processes is under way: a look may take long, and no other order is to
+    stand behind a row of them.
     """
 
     def __init__(self, orders: socket.socket, poll: select.poll) -> None:
@@ -59,11 +58,10 @@ class OrderWire:
 
     def hear(self) -> bytes:
         """The next news; nothing if the zygote is gone."""
-        with suppress(
-            ConnectionResetError
-        ):  # it ended with orders unread: what it said comes after
+        try:
             return self._orders.recv(1 << 16)
-        return self._orders.recv(1 << 16)
+        except ConnectionResetError:  # it ended with orders unread: what it said comes after
+            return self._orders.recv(1 << 16)
 
     def _send(self, unsent: _Unsent) -> None:
         if unsent.descriptors:

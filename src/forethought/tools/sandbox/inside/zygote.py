@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from . import memory, precedence, program, session, warmth
+from .call import Call
 from .frames import FAULT, NEWS, ORDER, PONG, START, End, Order, pack_waiting
 from .limits import (
     Limits,
@@ -31,38 +32,6 @@ _HIGHEST = 1 << 20  # no descriptor is above
 
 READY = b"R"
 """What a child says when its jail is closed: whatever follows is the program's doing."""
-
-
-class _Call:
-    """One child, armed or running, with the init of its pid namespace (0: none, or ended)."""
-
-    def __init__(self, place: int, init: int, child: int) -> None:
-        self.place = place
-        self.init = init
-        self.child = child
-        self.status = 0
-        self.cpu = 0.0
-        self.ended_by = End.EXITED
-        self.demoted = False
-        self.interrupted = False
-        self.in_session = False
-        self.rests = False
-
-    def kill(self) -> None:
-        """End every process of the call; safe while one of the two is not reaped yet."""
-        if self.init:
-            os.kill(self.init, signal.SIGKILL)
-        elif self.child:
-            # Not reaped yet, it still holds both numbers, so that no stranger can be hit; its
-            # group does not exist before the child has made it.
-            os.kill(self.child, signal.SIGKILL)
-            with suppress(ProcessLookupError):
-                os.killpg(self.child, signal.SIGKILL)
-
-    def begin_cell(self) -> None:
-        """Another program of a session begins."""
-        self.in_session = True
-        self.rests = self.demoted = self.interrupted = False
 
 
 class _LastWords:
@@ -120,8 +89,8 @@ class _Zygote:
         self._walls = walls
         self._poll = select.poll()
         self._poll.register(orders, select.POLLIN)
-        self._calls = dict[int, _Call]()
-        self._watched = dict[int, tuple[_Call, bool]]()
+        self._calls = dict[int, Call]()
+        self._watched = dict[int, tuple[Call, bool]]()
         self._streams = program.standard_streams()
         self._shared = memory.own_kilobytes()
         self._precedence = precedence.Precedence()
@@ -131,6 +100,12 @@ class _Zygote:
         gc.collect()
         gc.disable()
         gc.freeze()
+        # It is gone, too, where the wire breaks: news were under way to it, or not read yet.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._obey_all()
+        self._end_everything()
+
+    def _obey_all(self) -> None:
         while True:
             for descriptor, _ in self._poll.poll():
                 if descriptor != self._orders.fileno():
@@ -141,7 +116,6 @@ class _Zygote:
     def _obey(self) -> bool:
         message, descriptors, _, _ = socket.recv_fds(self._orders, ORDER.size, 4)
         if not message:
-            self._end_everything()
             return False
         order, place = ORDER.unpack(message)
         if order == Order.ARM:
@@ -154,7 +128,7 @@ class _Zygote:
             self._treat(order, self._calls[place])
         return True
 
-    def _treat(self, order: int, call: _Call) -> None:
+    def _treat(self, order: int, call: Call) -> None:
         if order == Order.KILL:
             call.kill()
         elif order == Order.DEMOTE:
@@ -178,12 +152,12 @@ class _Zygote:
         self._walls.opened()
         for descriptor in descriptors:
             os.close(descriptor)
-        call = self._calls[place] = _Call(place, init, child)
+        call = self._calls[place] = Call(place, init, child)
         self._watch(call, child, is_child=True)
         if init:
             self._watch(call, init, is_child=False)
 
-    def _watch(self, call: _Call, process: int, *, is_child: bool) -> None:
+    def _watch(self, call: Call, process: int, *, is_child: bool) -> None:
         descriptor = os.pidfd_open(process)
         self._watched[descriptor] = (call, is_child)
         self._poll.register(descriptor, select.POLLIN)
@@ -203,7 +177,7 @@ class _Zygote:
         if not (call.child or call.init):
             self._report(call)
 
-    def _report(self, call: _Call) -> None:
+    def _report(self, call: Call) -> None:
         del self._calls[call.place]
         self._precedence.forget(call.place)
         self._walls.close(call.place, {other.child for other in self._calls.values()})
@@ -240,7 +214,7 @@ class _Zygote:
             call.kill()
         while self._calls:
             _, call = self._calls.popitem()
-            os.waitpid(call.child, 0)
+            os.waitpid(call.child or call.init, 0)
             self._walls.close(call.place, {other.child for other in self._calls.values()})
         self._walls.clear()
 
