@@ -40,8 +40,9 @@ from benchmarks.moments import (
 )
 from benchmarks.small import write_recipe
 
-from forethought.app.cli import INTERRUPTED, STAGES
+from forethought.app.cli import STAGES
 from forethought.app.context import CALIBRATION as KEPT
+from forethought.app.stopping import INTERRUPTED
 from forethought.journal.status import STATUS
 
 CHANGES = (

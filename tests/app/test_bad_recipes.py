@@ -55,6 +55,28 @@ UNREADABLE = {
         r"measure\.zzz: there is no such key; known keys: attempts, problems",
     ),
     "a word for a number": (["--rl.steps=three"], r"rl\.steps = 'three': .*valid integer"),
+    "truth for a number": (["--tool.servers=true"], r"tool\.servers = True: .*number, not true or"),
+    "text for a number": (["--tool.servers='2'"], r"tool\.servers = '2': .*a number, not text"),
+    "a word for truth": (
+        ["--compute.deterministic=yes"],
+        r"compute\.deterministic = 'yes': .*true or false, not text",
+    ),
+    "a number for truth": (
+        ["--compute.deterministic=1"],
+        r"compute\.deterministic = 1: .*true or false, not a number",
+    ),
+    "text for a number in a table": (
+        ["--collect.demonstrators.styles={direct='1'}"],
+        r"collect\.demonstrators\.styles\.direct = '1': .*a number, not text",
+    ),
+    "a service without an address": (
+        ["--tool.tier=remote"],
+        r'tool\.tier="remote" needs tool\.url: the address',
+    ),
+    "a vocabulary without room": (
+        ["--model.vocabulary=319"],
+        r"model\.vocabulary = 319: .*greater than or equal to 320",
+    ),
     "half a step": (["--rl.steps=2.5"], r"rl\.steps = 2\.5: .*integer"),
     "a number out of range": (["--rl.steps=-1"], r"rl\.steps = -1: .*greater than 0"),
     "no time": (

@@ -180,6 +180,15 @@ def test_what_was_found_elsewhere_or_damaged_is_found_again(context, said, tmp_p
     assert json.loads((tmp_path / CALIBRATION).read_text())["workers_rate"] > 0
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core: there is nothing to find")
+def test_a_folder_where_what_was_found_should_be_kept_is_named(context, tmp_path):
+    (tmp_path / CALIBRATION).mkdir()
+    with pytest.raises(
+        RecipeError, match=r"calibration\.json cannot.*remove or rename what stands"
+    ):
+        chosen(context, local_model())
+
+
 def test_a_recipe_that_says_who_computes_is_obeyed_unmeasured(context, said, tmp_path):
     context.recipe.compute = ComputeSettings(device="cpu", workers=0)
     assert chosen(context, local_model()) == 0

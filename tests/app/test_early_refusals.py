@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from app.small import copied, refused
-from forethought.journal.run import Run
 
 ENDPOINT = '{type="openai", base_url="http://127.0.0.1:9/v1", model="m"}'
 
@@ -23,19 +22,13 @@ HOPELESS = {
 }
 
 
-def begun(folder):
-    """The stages that a run has so much as begun."""
-    with Run.read(folder) as run:
-        return run.stages()
-
-
 @pytest.mark.parametrize("case", HOPELESS)
 def test_a_quickstart_that_would_fail_later_is_refused_at_once(recipe, tmp_path, capsys, case):
     override, words = HOPELESS[case]
     folder = tmp_path / "run"
     message = refused(capsys, "quickstart", "--recipe", recipe, "--run", folder, override)
     assert re.search(words, message), message
-    assert begun(folder) == []
+    assert not folder.exists()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
@@ -43,7 +36,15 @@ def test_a_quickstart_without_its_gpu_is_refused_at_once(recipe, tmp_path, capsy
     folder = tmp_path / "run"
     words = ("quickstart", "--recipe", recipe, "--run", folder, "--compute.device=cuda")
     assert "torch finds no GPU here" in refused(capsys, *words)
-    assert begun(folder) == []
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    "override", ["--problems.train=no.jsonl", "--tool.python=no/python", "--collect.problems=1000"]
+)
+def test_a_collection_that_cannot_begin_leaves_no_folder(recipe, tmp_path, capsys, override):
+    refused(capsys, "collect", recipe, "--run", tmp_path / "runs" / "run", override)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("override", ["--sampling.top_p=0.9", "--sampling.temperature=0"])

@@ -20,7 +20,7 @@ ENDPOINT = "base_url='http://127.0.0.1:1/v1', model='m'"
 TEACHER = (f"--collect.teacher={{{ENDPOINT}}}",)
 REMOTE = (f"--model={{type='openai', {ENDPOINT}}}",)
 JUDGE = (f"--rl.reward.judge={{endpoint={{{ENDPOINT}, thinking='keep'}}}}",)
-SERVICE = ("--tool.tier=remote",)
+SERVICE = ("--tool.tier=remote", "--tool.url=http://127.0.0.1:1")
 SESSION = ("--tool.state=session",)
 CODE = ("--problems={type='code', train='a.jsonl', held_out='b.jsonl'}",)
 OUTCOME = ("--rl.reward={variant='outcome'}",)

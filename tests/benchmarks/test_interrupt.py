@@ -22,8 +22,9 @@ from benchmarks.moments import (
 from benchmarks.small import write_recipe
 
 from forethought.app.calibration import cores
-from forethought.app.cli import INTERRUPTED, STAGES
+from forethought.app.cli import STAGES
 from forethought.app.recipe import read_recipe
+from forethought.app.stopping import INTERRUPTED
 from forethought.journal.run import Run
 from forethought.journal.status import reported
 

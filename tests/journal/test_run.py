@@ -109,6 +109,37 @@ def test_a_file_where_the_folder_should_be_is_refused(tmp_path):
         Run.create_or_open(tmp_path / "run", RECIPE)
 
 
+def refused_after(folder, work):
+    with pytest.raises(RecipeError), Run.create_or_open(folder, RECIPE) as run:
+        work(run)
+        raise RecipeError("no")
+
+
+def test_a_run_that_is_refused_before_anything_is_kept_leaves_no_folder(tmp_path):
+    refused_after(tmp_path / "deep" / "run", lambda run: run.stage("rl").begin({}))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda run: run.stage("rl").commit(0),
+        lambda run: run.stage("rl").finish(),
+        lambda run: (run.checkpoints / "rl").mkdir(),
+        lambda run: (run.path / "failure.txt").touch(),
+    ],
+)
+def test_a_run_that_is_refused_keeps_what_is_in_it(tmp_path, work):
+    refused_after(tmp_path / "run", work)
+    assert (tmp_path / "run" / "journal.sqlite").is_file()
+
+
+def test_a_folder_that_was_there_before_a_run_was_refused_stays(tmp_path):
+    refused_after(tmp_path, lambda run: None)
+    with Run.read(tmp_path) as run:
+        assert run.stages() == []
+
+
 @pytest.mark.parametrize("leftover", [(), ("writer.lock",), ("journal.sqlite", "writer.lock")])
 def test_a_run_killed_while_it_was_being_made_is_made_again(tmp_path, leftover):
     for name in leftover:
@@ -217,6 +248,7 @@ def damaged_journal(folder, statement):
         "update episodes set body = x'00'",
         "drop table episodes",
         "drop table steps",
+        "update groups set group_id = cast(x'0aff' as text)",
     ],
 )
 def test_a_journal_that_lost_something_is_called_damaged_by_reader_and_writer(tmp_path, statement):
@@ -253,8 +285,9 @@ def test_a_recipe_beside_the_journal_that_is_no_json_is_named(tmp_path):
     with Run.create_or_open(tmp_path, RECIPE):
         pass
     (tmp_path / "recipe.json").write_bytes(b"{\xff")
-    with pytest.raises(RecipeError, match=r"recipe\.json.*not an intact"):
-        Run.read(tmp_path)
+    for opening in (Run.read, lambda path: Run.create_or_open(path, RECIPE)):
+        with pytest.raises(RecipeError, match=r"recipe\.json.*not an intact"):
+            opening(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["[1]", "5", "null"])
@@ -262,8 +295,9 @@ def test_a_recipe_beside_the_journal_that_is_no_object_is_named(tmp_path, text):
     with Run.create_or_open(tmp_path, RECIPE):
         pass
     (tmp_path / "recipe.json").write_text(text)
-    with pytest.raises(RecipeError, match=r"recipe\.json.*an object.*not an intact"):
-        Run.read(tmp_path)
+    for opening in (Run.read, lambda path: Run.create_or_open(path, RECIPE)):
+        with pytest.raises(RecipeError, match=r"recipe\.json.*an object.*not an intact"):
+            opening(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,16 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 import forethought
+from disks import largest_file
 from forethought.core.errors import RecipeError, UnmeasuredError
 from forethought.journal.run import Run
 from forethought.journal.status import Status, read_status, reported
@@ -87,6 +90,28 @@ def test_the_error_rises_also_where_its_status_cannot_be_written(tmp_path):
 
     with pytest.raises(RuntimeError, match="boom"):
         breaks()
+
+
+def test_a_status_that_a_full_disk_keeps_from_being_written_is_not_left_untrue(tmp_path):
+    with (
+        ExitStack() as full,
+        pytest.raises(RuntimeError, match="boom"),
+        Run.create_or_open(tmp_path, {}) as run,
+        reported(run, "rl"),
+    ):
+        assert read_status(tmp_path).state == "running"
+        full.enter_context(largest_file(10))
+        raise RuntimeError("boom")
+    assert not (tmp_path / "status.json").exists()
+
+
+def test_a_command_that_damage_ends_has_failed(tmp_path):
+    with pytest.raises(RuntimeError), Run.create_or_open(tmp_path, {}) as run, reported(run, "rl"):
+        run.stage("rl").commit(0)
+        with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as connection, connection:
+            connection.execute("update stages set begun_at = 'abc'")
+        raise RuntimeError("boom")
+    assert read_status(tmp_path).error == "RuntimeError: boom"
 
 
 LOST = "9 of 10 attempts were not measured"

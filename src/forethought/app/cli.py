@@ -17,14 +17,13 @@ from forethought.app.process import leave, loading, run_until_interrupted
 from forethought.app.program import spoken
 from forethought.app.recipe import Recipe, read_recipe
 from forethought.app.show import Show
+from forethought.app.stopping import stopped
 from forethought.app.study.command import add_study
 from forethought.core.errors import ForethoughtError, RecipeError
 from forethought.journal.run import Run
 from forethought.journal.status import reported
 
 BAD_INPUT = 2
-INTERRUPTED = 130
-
 
 STAGES = {
     "collect": ("record trajectories with the real tool, or take them from a file", "sft"),
@@ -53,8 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Show(Console(stderr=True)).complain(f"forethought: {error}")
         return BAD_INPUT
     except KeyboardInterrupt:
-        console.print("\nStopped. What is finished is kept; the same command goes on from there.")
-        return INTERRUPTED
+        return stopped()
     return 0
 
 

@@ -24,7 +24,7 @@ from forethought.app.resumption import FREE, begun_with, may_differ
 from forethought.app.show import Bar, Show
 from forethought.core.errors import RecipeError
 from forethought.core.trajectory import Group
-from forethought.journal.files import readable
+from forethought.journal.files import readable, written_beside
 from forethought.journal.run import Run
 from forethought.journal.stage import Stage
 from forethought.learning.checkpoint import Checkpoints, refuse_damaged
@@ -210,7 +210,8 @@ class Context:
         ) as engine:
             if engine.calibration is not None:
                 document = as_document(engine.calibration, model, engine.workers)
-                kept.write_text(json.dumps(document), encoding="utf-8")
+                with written_beside(kept) as file:
+                    file.write(json.dumps(document))
                 again = f"{setting(engine.workers)} repeats it"
                 self.show.say(f"calibration: {engine.calibration} ({again})")
                 if faster := faster_precision(self.recipe.compute.precision, model.parameters):

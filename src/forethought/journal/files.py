@@ -78,7 +78,9 @@ def explained(path: Path) -> Generator[None]:
         remedy = _database_remedy(path, error)
         if remedy is None:
             raise
-        raise RecipeError(f"{path} cannot be used ({error}): {remedy}") from error
+        # What cannot be decoded would be repeated, whatever is in it.
+        told = str(error).partition(" with text ")[0]
+        raise RecipeError(f"{path} cannot be used ({told}): {remedy}") from error
 
 
 @contextmanager
@@ -141,7 +143,7 @@ def _database_remedy(path: Path, error: sqlite3.DatabaseError) -> str | None:
         return _allow_writing(path)
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return _DAMAGED
-    if str(error).startswith(("no such table", "no such column")):
+    if str(error).startswith(("no such table", "no such column", "Could not decode")):
         return _DAMAGED
     if name.startswith("SQLITE_BUSY"):
         return "another program holds it open; close that program and start again"

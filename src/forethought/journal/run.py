@@ -5,14 +5,15 @@
 """
 
 import json
+import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from forethought.core.errors import RecipeError
+from forethought.core.errors import ForethoughtError, RecipeError
 from forethought.core.trajectory import Group
 from forethought.journal import reading
 from forethought.journal.database import contents, open_reader, open_writer
@@ -30,6 +31,7 @@ from forethought.journal.stage import Stage
 
 JOURNAL = "journal.sqlite"
 RECIPE = "recipe.json"
+STATUS = "status.json"
 _CHECKPOINTS = "checkpoints"
 _LOCK = "writer.lock"
 _OWN = {JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm", _CHECKPOINTS, _LOCK}
@@ -37,7 +39,11 @@ _FAULTS = {"blank": "it is empty", "other": "file is not a database of this prog
 
 
 class Run:
-    """A run's folder, opened. Close it, or use it as a context."""
+    """A run's folder, opened. Close it, or use it as a context.
+
+    A context that is left by a `ForethoughtError` removes a folder that was made for it, if no step
+    was committed: what was refused leaves nothing behind.
+    """
 
     def __init__(
         self,
@@ -45,21 +51,25 @@ class Run:
         connection: sqlite3.Connection,
         resources: ExitStack,
         recipe: Mapping[str, Any],
+        made: Sequence[Path] = (),
     ) -> None:
+        """`made` are the folders that were made for it, the innermost first."""
         self.path = path
         self.recipe = recipe
         self._connection = connection
         self._resources = resources
+        self._made = made
 
     @classmethod
     def create_or_open(cls, path: Path, recipe: Mapping[str, Any]) -> Self:
         """Open the run in the folder `path` for writing; make it when there is none.
 
-        Raises `RecipeError` when the folder holds something else, when another process writes
-        the run, or when the disk refuses.
+        Raises `RecipeError` when the folder holds something else or a damaged run, when another
+        process writes the run, or when the disk refuses.
         """
         with ExitStack() as resources:
             with explained(path):
+                made = [folder for folder in (path, *path.parents) if not folder.exists()]
                 path.mkdir(parents=True, exist_ok=True)
                 _refuse_foreign(path)
             resources.enter_context(writer_lock(path, _LOCK))
@@ -68,9 +78,11 @@ class Run:
                 (path / _CHECKPOINTS).mkdir(exist_ok=True)
             with explained(path):
                 remove_left_over(path)
-            if not (path / RECIPE).exists():
+            if (path / RECIPE).exists():
+                _read_recipe(path)
+            else:
                 _write_recipe(path, recipe)
-            return cls(path, connection, resources.pop_all(), recipe)
+            return cls(path, connection, resources.pop_all(), recipe, made)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -90,9 +102,7 @@ class Run:
                 with readable(path / name), (path / name).open("rb"):
                     pass
             connection = resources.enter_context(closing(open_reader(path / JOURNAL)))
-            with intact(path / RECIPE):
-                recipe = reading.read_object((path / RECIPE).read_text(encoding="utf-8"))
-            return cls(path, connection, resources.pop_all(), recipe)
+            return cls(path, connection, resources.pop_all(), _read_recipe(path))
 
     @property
     def checkpoints(self) -> Path:
@@ -103,6 +113,18 @@ class Run:
         """Let go of the folder; what was not committed is lost."""
         self._resources.close()
 
+    def _remove_unless_begun(self) -> None:
+        """Remove a folder that was made for this run, and in which no step is kept, nor a file."""
+        if not self._made or any(stage.steps or stage.finished for stage in self.stages()):
+            return
+        names = {entry.name for entry in self.path.iterdir()}
+        if not names <= _OWN | {RECIPE, STATUS} or any(self.checkpoints.iterdir()):
+            return
+        self._connection.close()  # the lock is still held, so that nobody begins a run in here
+        shutil.rmtree(self.path)
+        for folder in self._made[1:]:
+            folder.rmdir()
+
     def __enter__(self) -> Self:
         return self
 
@@ -112,6 +134,9 @@ class Run:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if isinstance(error, ForethoughtError):
+            with suppress(ForethoughtError, OSError):
+                self._remove_unless_begun()
         self.close()
 
     def stage(self, name: str) -> Stage:
@@ -192,6 +217,13 @@ def _refuse_foreign(path: Path) -> None:
             f"{path} holds something that is not a run ({shown}): name an empty or new folder "
             "with --run"
         )
+
+
+def _read_recipe(path: Path) -> dict[str, Any]:
+    """The recipe that is kept in the folder. Raises `RecipeError` where it is damaged."""
+    kept = path / RECIPE
+    with intact(kept), readable(kept):
+        return reading.read_object(kept.read_text(encoding="utf-8"))
 
 
 def _write_recipe(path: Path, recipe: Mapping[str, Any]) -> None:

@@ -15,9 +15,8 @@ from typing import Literal
 from forethought.core.errors import ForethoughtError, UnmeasuredError
 from forethought.journal.files import explained, written_beside
 from forethought.journal.reading import StageSummary
-from forethought.journal.run import Run
+from forethought.journal.run import STATUS, Run
 
-STATUS = "status.json"
 FAILURE = "failure.txt"
 """In a run's folder: the traceback of an attempt, if the last command ended by such as broke."""
 
@@ -26,7 +25,8 @@ FAILURE = "failure.txt"
 class Status:
     """What a command came to. `stage` is the one that it was in, or ended with.
 
-    `running` is also what a killed process leaves behind: then nobody holds the run's lock.
+    `running` is also what a killed process leaves behind: then nobody holds the run's lock. Where
+    a full disk kept a status from being written there is no file, and nobody knows.
 
     >>> Status(state="done", command="rl", stage="rl", completed_steps=3).error
     ''
@@ -67,7 +67,7 @@ def reported(run: Run, command: str) -> Generator[None]:
     except BaseException:
         _tell_end(run, "stopped", command)
         raise
-    _write(run, _status(run, "done", command))
+    _write(run, _status(_latest(run), "done", command))
 
 
 @contextmanager
@@ -90,7 +90,10 @@ def _trace_kept(run: Run) -> Generator[None]:
 def _tell_end(run: Run, state: Literal["stopped", "failed"], command: str, error: str = "") -> None:
     # What ended the command may also keep its status from being written: it must rise, not this.
     with suppress(ForethoughtError):
-        _write(run, _status(run, state, command, error))
+        at = None
+        with suppress(ForethoughtError):  # a full disk, or a damaged journal, may not be read
+            at = _latest(run)
+        _write(run, _status(at, state, command, error))
 
 
 def _latest(run: Run) -> StageSummary | None:
@@ -105,9 +108,11 @@ def _place(at: StageSummary | None) -> str:
 
 
 def _status(
-    run: Run, state: Literal["done", "stopped", "failed"], command: str, error: str = ""
+    at: StageSummary | None,
+    state: Literal["done", "stopped", "failed"],
+    command: str,
+    error: str = "",
 ) -> Status:
-    at = _latest(run)
     return Status(
         state=state,
         command=command,
@@ -118,5 +123,11 @@ def _status(
 
 
 def _write(run: Run, status: Status) -> None:
-    with written_beside(run.path / STATUS) as file:
-        file.write(json.dumps(asdict(status), indent=2) + "\n")
+    try:
+        with written_beside(run.path / STATUS) as file:
+            file.write(json.dumps(asdict(status), indent=2) + "\n")
+    except ForethoughtError:
+        # What stands there is not true any more, and removing it needs no room on a disk.
+        with suppress(OSError):
+            (run.path / STATUS).unlink(missing_ok=True)
+        raise

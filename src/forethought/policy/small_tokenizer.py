@@ -14,7 +14,6 @@ from tokenizers.pre_tokenizers import ByteLevel, Split
 from tokenizers.pre_tokenizers import Sequence as InTurn
 from tokenizers.trainers import BpeTrainer
 
-from forethought.core.errors import RecipeError
 from forethought.core.messages import ToolSpec
 
 CONTROL = (
@@ -36,14 +35,9 @@ PIECES = Regex(r"\\boxed\{|\\[^\d\n]| ?[A-Za-z]+|\d|[^\sA-Za-z\d]|\s+")
 def train_tokenizer(texts: Iterable[str], tools: Sequence[ToolSpec], vocabulary: int) -> Tokenizer:
     """Learn a vocabulary of at most `vocabulary` tokens from `texts`.
 
-    The 256 bytes are always in it, so every text can be written. Raises `RecipeError` for a
-    vocabulary with no room beyond them.
+    The 256 bytes are always in it, so every text can be written: they and the control tokens take
+    280, and `vocabulary` is no less than 320.
     """
-    if vocabulary < 320:
-        raise RecipeError(
-            f"model.vocabulary = {vocabulary}: bytes and control tokens alone take 280; "
-            "allow 320 or more"
-        )
     tokenizer = Tokenizer(BPE())
     tokenizer.pre_tokenizer = InTurn(
         [Split(PIECES, "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]

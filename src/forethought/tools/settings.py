@@ -1,9 +1,10 @@
 """What a recipe may say of the Python tool."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from forethought.core.errors import RecipeError
 from forethought.core.settings import Settings
 
 Tier = Literal["namespaces", "landlock-uid", "landlock", "remote", "none"]
@@ -50,3 +51,12 @@ class PythonSettings(Settings):
     """Processes and threads that a program may have at once, where those can be counted."""
     shown_characters: Annotated[int, Field(ge=100, le=30_000)] = 2000
     """Output shown to the model; of more, the beginning and the end."""
+
+    @model_validator(mode="after")
+    def _refuse_a_service_without_an_address(self) -> Self:
+        if self.tier == "remote" and not self.url:
+            raise RecipeError(
+                'tool.tier="remote" needs tool.url: the address of a service up to and without '
+                "/run_code"
+            )
+        return self

@@ -25,8 +25,8 @@ class FreshModel(Settings):
     """Attention heads."""
     feed: int = Field(default=352, ge=1, le=131_072)
     """Feed-forward size."""
-    vocabulary: int = Field(default=640, ge=1, le=1_000_000)
-    """Tokens of its tokenizer, at most."""
+    vocabulary: int = Field(default=640, ge=320, le=1_000_000)
+    """Tokens of its tokenizer, at most; bytes and control tokens alone take 280."""
     context: int = Field(default=512, ge=1, le=1_000_000)
     """Positions that it can attend to."""
     format: FormatName = "compact"

@@ -72,11 +72,6 @@ class Service:
     def __init__(
         self, settings: PythonSettings, rest: Callable[[float], Awaitable[object]] = asyncio.sleep
     ) -> None:
-        if not settings.url:
-            raise RecipeError(
-                'tool.tier="remote" needs tool.url: the address of a service up to and without '
-                "/run_code"
-            )
         self._settings = settings
         self._rest = rest
         self._url = f"{settings.url.rstrip('/')}/run_code"
