@@ -34,6 +34,8 @@ LEFT = 8
 STEPS = 12
 """Tokens that each turn is measured for, and the last ones again; half as many come before,
 unmeasured. Fewer in a small context."""
+WORTH = 1.1
+"""How many times as fast as this process workers must be: each takes memory of its own."""
 SHARED_MEMORY = "/dev/shm"
 """Where the parameters lie that workers share."""
 SLACK = 2**26
@@ -49,8 +51,8 @@ class Calibration:
 
     @property
     def workers_win(self) -> bool:
-        """Whether workers are the faster ones."""
-        return self.workers_rate >= self.threads_rate
+        """Whether workers are so much faster that they are worth their memory."""
+        return self.workers_rate >= WORTH * self.threads_rate
 
     def __str__(self) -> str:
         return (
