@@ -132,8 +132,12 @@ def test_where_memory_is_short_there_are_fewer_workers_or_none():
     assert affordable(4, needed, needed(0)) == affordable(0, needed, needed(4)) == 0
 
 
-@pytest.mark.parametrize(("workers", "threads", "win"), [(2.0, 1.0, True), (1.0, 2.0, False), (1.05, 1.0, False)])
-def test_workers_win_when_they_sample_so_much_more_that_they_are_worth_their_memory(workers, threads, win):
+@pytest.mark.parametrize(
+    ("workers", "threads", "win"), [(2.0, 1.0, True), (1.0, 2.0, False), (1.05, 1.0, False)]
+)
+def test_workers_win_when_they_sample_so_much_more_that_they_are_worth_their_memory(
+    workers, threads, win
+):
     assert Calibration(workers_rate=workers, threads_rate=threads).workers_win is win
 
 

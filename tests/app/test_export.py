@@ -5,14 +5,22 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from app.small import copied, forethought, refused
 from app.test_other_models import FEW, pretrained
+from forethought.core.messages import System, User
+from forethought.journal.run import Run
 from forethought.policy.local.models import load_local
+from forethought.policy.openai_form import messages_to_openai
+from forethought.tools.python_tool import python_spec
+from forethought.tools.settings import PythonSettings
 
 # peft asks transformers for a property by its former name.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+
+
+PYTHON = PythonSettings()
 
 
 @torch.no_grad()
@@ -39,6 +47,37 @@ def test_a_model_with_adapters_is_exported_whole_with_its_exams_and_recipe(
     assert "| after |" in card
     assert json.dumps(json.loads((run / "recipe.json").read_text()), indent=1) in card
     assert "is there already: name a new folder" in refused(capsys, "export", run, folder)
+
+
+def test_other_programs_read_texts_and_conversations_of_a_run_as_its_model_does(
+    staged, tmp_path, capsys
+):
+    assert forethought("export", staged.rl, tmp_path / "model") == 0
+    with Run.read(staged.rl) as run:
+        texts = {
+            message.text
+            for group in run.groups("rl")
+            for episode in group.episodes
+            for message in episode.trajectories[0].messages
+        }
+    numbered = "In 1999, 23 + 1,000 =\n\n  1023? It's \\boxed{1023}."
+    for folder in (tmp_path / "model", staged.rl / "checkpoints" / "rl" / "3"):
+        ours, theirs = load_local(str(folder)), AutoTokenizer.from_pretrained(folder)
+        for text in (*texts, numbered):
+            ids = ours.tokenizer.encode(text, add_special_tokens=False).ids
+            assert theirs(text)["input_ids"] == ids
+            assert theirs.decode(ids) == ours.tokenizer.decode(ids, skip_special_tokens=False)
+        assert theirs.eos_token_id == ours.format.end_of_turn
+        messages, tool = [System(text="Be brief."), User(text=numbered)], python_spec(PYTHON)
+        asked = theirs.apply_chat_template(
+            messages_to_openai(messages),
+            tools=[tool.as_function()],
+            add_generation_prompt=True,
+            return_dict=False,
+        )
+        assert asked == ours.format.opening(messages, [tool])
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    assert "the chat template in `tokenizer_config.json` writes" in card
 
 
 def test_a_run_that_has_trained_nothing_is_not_exported(staged, tmp_path, capsys):

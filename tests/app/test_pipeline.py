@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 
@@ -79,14 +80,29 @@ def test_a_report_can_be_written_again(whole, tmp_path, capsys):
     assert (folder / "report.html").stat().st_size > 1000
 
 
-def test_a_report_of_an_unfinished_run_does_not_say_done(whole, tmp_path, capsys):
+def test_a_report_of_an_unfinished_run_does_not_say_done(recipe, whole, tmp_path, capsys):
     folder = copied(whole, tmp_path / "run")
     with Run.create_or_open(folder, json.loads((folder / "recipe.json").read_text())) as run:
         run.stage("another").begin({})
     capsys.readouterr()
-    for one, heading in ((folder, "So far"), (copied(whole, tmp_path / "other"), "Done")):
+    other = copied(whole, tmp_path / "other")
+    words = shlex.join(["quickstart", "--recipe", str(recipe), "--run", str(folder)])
+    on, out = f"Go on if stopped {words}", f"Export the model export {other} other-model"
+    for one, heading, told, not_told in ((folder, "So far", on, out), (other, "Done", out, on)):
         assert forethought("report", one) == 0
-        assert heading in capsys.readouterr().out.splitlines()
+        said = capsys.readouterr().out
+        assert heading in said.splitlines()
+        lines = [
+            re.sub(r" +\S*( -m)? ?\bforethought ", " ", line.strip()) for line in said.splitlines()
+        ]
+        assert any(line.startswith(told) for line in lines)
+        assert not any(line.startswith(not_told) for line in lines)
+        assert "The sandbox here doctor sandbox" in lines
+
+
+def test_a_report_of_a_run_without_a_model_names_no_way_to_take_it(staged, tmp_path, capsys):
+    assert forethought("report", copied(staged.collect, tmp_path / "run")) == 0
+    assert "Export the model" not in capsys.readouterr().out
 
 
 def test_a_report_is_written_without_torch(whole, tmp_path):

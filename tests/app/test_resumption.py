@@ -39,6 +39,25 @@ def test_what_binds_no_stage_may_differ_and_is_said_once(recipe, half, capsys):
     assert "other settings" not in said(capsys, *words)
 
 
+def test_a_stage_goes_on_at_its_checkpoint_says_what_it_does_again_and_counts_it_once(
+    recipe, half, staged, tmp_path, capsys
+):
+    with Run.create_or_open(half, {}) as run:
+        run.stage("rl").commit(2)  # after the checkpoint of the second round
+    told = said(capsys, "rl", recipe, "--run", half)
+    assert "  goes on at round 3 of 4; 1 round since the last checkpoint is done again\n" in told
+    assert "rounds: 4/4" in told
+    folder = reopened(staged.sft, tmp_path / "sft", "sft_second", 13)
+    told = said(capsys, "sft", recipe, "--run", folder)
+    assert "goes on at step 11 of 20; 3 steps since the last checkpoint are done again" in told
+    assert "phase second: 20/20" in told
+
+
+def test_a_stage_that_is_begun_says_nothing_of_going_on(recipe, staged, tmp_path, capsys):
+    folder = copied(staged.measure, tmp_path / "run")
+    assert "goes on at" not in said(capsys, "rl", recipe, "--run", folder)
+
+
 def test_a_later_stage_asks_nothing_of_what_bound_no_earlier_one(recipe, staged, tmp_path, capsys):
     folder = copied(staged.measure, tmp_path / "run")
     words = ("--compute.threads=2", "--sft.save_every=7", "--sft.keep_last=1", "--rl.steps=1")

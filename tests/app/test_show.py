@@ -48,6 +48,20 @@ def test_a_line_now_and_then_tells_of_one_moment_and_none_twice(said):
     assert said.getvalue() == "  rounds: 2/3  round 2\n  rounds: 3/3  round 3\n"
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_bar_that_goes_on_counts_what_is_done_again_once(said, terminal):
+    watched = Show(Console(file=said, width=100, force_terminal=terminal))
+    with watched.bar("rounds", 5, done=4) as bar:
+        bar.go_on("round", 3, 1)
+        bar.advance()
+        bar.advance()
+    assert "goes on at round 4 of 5; 1 round since the last checkpoint is done again" in (
+        said.getvalue()
+    )
+    assert "5/5" in said.getvalue()
+    assert "6/5" not in said.getvalue()
+
+
 def test_why_a_stage_is_there_is_set_in_as_a_block(watched, said):
     watched.stage("Measure", "word " * 30)
     _, title, *lines = said.getvalue().splitlines()

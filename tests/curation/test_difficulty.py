@@ -86,7 +86,7 @@ def test_every_problem_is_in_exactly_one_kind(rows):
     ("rows", "message"),
     [
         (["++", "++", "--"], "2 were always solved, 1 never, 0 not measured; give harder"),
-        (["--", "++"], "1 were always solved, 1 never, 0 not measured; give easier"),
+        (["--", "++"], "1 was always solved, 1 never, 0 not measured; give easier"),
         (["??"], "0 were always solved, 0 never, 1 not measured; repair the infrastructure"),
     ],
 )

@@ -32,14 +32,19 @@ with Run.create_or_open(Path(sys.argv[1]), {}) as run, reported(run, "rl"):
 """
 
 
+def running(steps):
+    return Status(state="running", command="rl", stage="rl", completed_steps=steps)
+
+
 def works(folder, error=None, steps=2):
     """A command that commits some steps of a stage and then ends, perhaps by an error."""
     with Run.create_or_open(folder, {}) as run, reported(run, "rl"):
+        assert read_status(folder) == Status(state="running", command="rl")
         stage = run.stage("rl")
         for step in range(steps):
             stage.keep(step, [small_group(f"rl/{step}")])
             stage.commit(step)
-        assert read_status(folder) == Status(state="running", command="rl")
+            assert read_status(folder) == running(step + 1)
         if error is not None:
             raise error
         stage.finish()
@@ -112,6 +117,19 @@ def test_a_command_that_damage_ends_has_failed(tmp_path):
             connection.execute("update stages set begun_at = 'abc'")
         raise RuntimeError("boom")
     assert read_status(tmp_path).error == "RuntimeError: boom"
+
+
+def test_a_step_counts_also_where_its_status_cannot_be_written(tmp_path):
+    with Run.create_or_open(tmp_path, {}) as run:
+        with reported(run, "rl"):
+            (tmp_path / "status.json").unlink()
+            (tmp_path / "status.json").mkdir()
+            run.stage("rl").commit(0)
+            (tmp_path / "status.json").rmdir()
+        run.stage("rl").commit(1)
+        assert run.steps("rl") == [0, 1]
+    done = Status(state="done", command="rl", stage="rl", completed_steps=1)
+    assert read_status(tmp_path) == done  # a step outside of a command is none of its steps
 
 
 LOST = "9 of 10 attempts were not measured"

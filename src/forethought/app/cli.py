@@ -45,7 +45,9 @@ def command() -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. Bad input is one message and code 2."""
     console = Console(stderr=False)
-    options, overrides = _parser().parse_known_args(arguments)
+    words = sys.argv[1:] if arguments is None else [*arguments]
+    options, overrides = _parser().parse_known_args(words)
+    options.words = words
     try:
         options.run_command(options, overrides, console)
     except ForethoughtError as error:
@@ -105,14 +107,14 @@ def _quickstart(options: argparse.Namespace, overrides: list[str], console: Cons
     else:
         with as_file(_embedded()) as path:
             recipe, name = read_recipe(path, overrides), "quickstart"
-    _run("quickstart", recipe, options.run or Path("runs") / name, console)
+    _run("quickstart", recipe, options.run or Path("runs") / name, options.words, console)
 
 
 def _stage(options: argparse.Namespace, overrides: list[str], console: Console) -> None:
     recipe = read_recipe(options.recipe, overrides)
     folder = options.run or Path("runs") / options.recipe.stem
     _, following = STAGES[options.name]
-    _run(options.name, recipe, folder, console)
+    _run(options.name, recipe, folder, options.words, console)
     run = ["--run", str(options.run)] if options.run else []
     same = [str(options.recipe), *run, *overrides]
     words = [following, *([str(folder)] if following == "report" else same)]
@@ -164,7 +166,7 @@ def _embedded() -> Traversable:
     return files("forethought.app") / "quickstart.toml"
 
 
-def _run(name: str, recipe: Recipe, folder: Path, console: Console) -> None:
+def _run(name: str, recipe: Recipe, folder: Path, words: Sequence[str], console: Console) -> None:
     with Run.create_or_open(folder, recipe.model_dump(mode="json")) as run:
         Show(console).tell(f"run folder: {folder}")
         for sentence in warnings(recipe):
@@ -174,5 +176,5 @@ def _run(name: str, recipe: Recipe, folder: Path, console: Console) -> None:
             from forethought.app.context import Context  # noqa: PLC0415
             from forethought.app.pipeline import WORK  # noqa: PLC0415
 
-        with reported(run, name):
+        with reported(run, name, words):
             run_until_interrupted(WORK[name](Context(recipe, run, Show(console))))

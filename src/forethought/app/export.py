@@ -7,10 +7,12 @@ from forethought.app.context import Context
 from forethought.app.places import new_place
 from forethought.app.recipe import checked
 from forethought.app.show import Show
+from forethought.app.trained import trained_stages
 from forethought.core.errors import RecipeError
 from forethought.journal.run import Run
 from forethought.learning.checkpoint import Checkpoints
 from forethought.learning.seal import Contents
+from forethought.policy.chat_template import chat_template
 from forethought.policy.local.models import LocalModel, merged
 from forethought.watch.exams import SatExam, interval, percent, read_exams
 
@@ -31,7 +33,7 @@ def export(run: Run, folder: Path, show: Show) -> None:
     checkpoint is damaged, where `folder` is there already, lies in the run or below a file, and
     when the disk refuses.
     """
-    trained = [one for one in run.stages() if one.finished and _trains(one.name)]
+    trained = trained_stages(run)
     if not trained:
         raise RecipeError(f"{run.path}: no training stage has finished yet; run sft or rl first")
     place = new_place(run, folder, "folder")
@@ -46,8 +48,8 @@ def export(run: Run, folder: Path, show: Show) -> None:
 
     exported = Checkpoints(folder=place.parent, elsewhere="another folder to export to")
     exported.save(place.name, write, {"made_from": str(source)})
-    show.say(f"the model that {last} ended with is in {folder}, for any program that reads")
-    show.say(f"Hugging Face folders; {folder / CARD} says how it was made")
+    show.say(f"the model that {last} ended with is in {folder}, as transformers reads it;")
+    show.say(f"{folder / CARD} says how it was made, and how it is spoken with")
 
 
 def card(run: Run, source: Path, model: LocalModel) -> str:
@@ -57,10 +59,29 @@ def card(run: Run, source: Path, model: LocalModel) -> str:
         "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n"
         f"# {run.path.resolve().name}\n\n"
         f"Made by Forethought: the weights of `{source}`, with all adapters put into them. "
-        f"Conversations are written in the format `{model.format.name}`, with "
-        f'`sampling.thinking = "{model.thinking}"`.\n\n'
+        f"{_spoken_with(model)}\n\n"
         f"{_EXAMS + exams if exams else 'It has sat no exam.'}\n\n"
         f"## Recipe\n\n```json\n{json.dumps(run.recipe, indent=1)}\n```\n"
+    )
+
+
+def _spoken_with(model: LocalModel) -> str:
+    """How conversations are to be written for the model, for who calls it from elsewhere."""
+    name, strips = model.format.name, model.thinking == "strip"
+    text = (
+        f"Conversations are written in the format `{name}`: ChatML, "
+        f"{'without tools' if name == 'plain' else 'with tools and calls in the tags of Hermes'}. "
+        f'`sampling.thinking = "{model.thinking}"`: it '
+        f"{'does not see its earlier thinking' if strips else 'sees its earlier thinking'} again. "
+    )
+    if chat_template(name, model.thinking) is not None:
+        return text + (
+            "With transformers, the chat template in `tokenizer_config.json` writes them so; what "
+            "a text spells like a control token becomes one there, which it did not in training."
+        )
+    return text + (
+        "No chat template is in this folder; one that is published for this format may add a "
+        "system prompt of its own, which training did not."
     )
 
 
@@ -76,7 +97,3 @@ def _row(exam: SatExam) -> str:
         settings,
     )
     return f"| {' | '.join(map(str, figures))} |\n"
-
-
-def _trains(stage: str) -> bool:
-    return stage == "rl" or stage.startswith("sft_")

@@ -48,6 +48,14 @@ class Bar:
         elif time.monotonic() - self._last > self.line_every:
             self._tell()
 
+    def go_on(self, unit: str, first: int, again: int) -> None:
+        """Begin anew after `first` parts, and say so; `again` later ones are done again."""
+        self.done = first
+        if self.progress is not None and self.task is not None:
+            self.progress.reset(self.task, completed=first)  # its speed is that of what follows
+        text = f"  {going_on(unit, first, self.total, again)}"
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
     def note(self, text: str) -> None:
         """Show `text` beside the bar from the next advance on."""
         self.noted = text
@@ -61,6 +69,24 @@ class Bar:
         self._last, self._told = time.monotonic(), self.done
         line = f"  {self.what}: {self.done}/{self.total}  {self.noted}".rstrip()
         self.console.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
+
+
+def going_on(unit: str, first: int, total: int, again: int) -> str:
+    """Where work goes on after `first` of `total` units, in words.
+
+    >>> going_on("round", 104, 150, 2)
+    'goes on at round 105 of 150; 2 rounds since the last checkpoint are done again'
+    >>> going_on("step", 0, 150, 1)
+    'goes on at step 1 of 150; 1 step is done again, as there is no checkpoint to go on from'
+    """
+    text = f"goes on at {unit} {first + 1} of {total}"
+    if not again:
+        return text
+    done = f"{again} {unit}" if again == 1 else f"{again} {unit}s"
+    are = "is" if again == 1 else "are"
+    if not first:
+        return f"{text}; {done} {are} done again, as there is no checkpoint to go on from"
+    return f"{text}; {done} since the last checkpoint {are} done again"
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,6 @@ def _nothing_kept(found: Difficulty) -> str:
     else:
         remedy = "repair the infrastructure and measure again"
     return (
-        f"no problem is left to learn from: {right} were always solved, {wrong} never, "
-        f"{len(found.unmeasured)} not measured; {remedy}"
+        f"no problem is left to learn from: {right} {'was' if right == 1 else 'were'} always "
+        f"solved, {wrong} never, {len(found.unmeasured)} not measured; {remedy}"
     )

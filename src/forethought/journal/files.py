@@ -33,22 +33,30 @@ def written_beside(path: Path) -> Generator[TextIO]:
     The new text is on the disk before the name changes hands, so that a reader (also one that
     comes after a power cut) finds the old file or the new one.
     """
+    with explained(path):
+        with replaced(path) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(path.parent)
+
+
+@contextmanager
+def replaced(path: Path) -> Generator[TextIO]:
+    """The same without a wait for the disk: after a power cut the file may be older, or empty."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     with explained(path):
         try:
             with beside.open("w", encoding="utf-8", newline="\n") as file:
                 yield file
-                file.flush()
-                os.fsync(file.fileno())
             beside.replace(path)
-            sync_folder(path.parent)
         finally:
             with suppress(OSError):
                 beside.unlink(missing_ok=True)
 
 
 def remove_left_over(folder: Path) -> None:
-    """Remove what `written_beside` left in `folder` when its process was killed."""
+    """Remove what `replaced` left in `folder` when its process was killed."""
     for path in folder.glob(".*.part"):
         writer = _WRITER.search(path.name)
         if writer is not None and not _is_alive(int(writer[1])):

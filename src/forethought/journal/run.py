@@ -7,7 +7,7 @@
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from pathlib import Path
 from types import TracebackType
@@ -56,6 +56,8 @@ class Run:
         """`made` are the folders that were made for it, the innermost first."""
         self.path = path
         self.recipe = recipe
+        self.committed: Callable[[str, int], None] = _nobody
+        """Who is told of each step that is committed from now on, by its stage's name."""
         self._connection = connection
         self._resources = resources
         self._made = made
@@ -141,7 +143,9 @@ class Run:
 
     def stage(self, name: str) -> Stage:
         """The record of the stage called `name`, which need not exist yet."""
-        return Stage(self._connection, self.path / JOURNAL, name, self._keep_recipe)
+        return Stage(
+            self._connection, self.path / JOURNAL, name, self._keep_recipe, self._tell_committed
+        )
 
     def stages(self) -> list[StageSummary]:
         """Every stage in the order in which they were begun."""
@@ -199,6 +203,13 @@ class Run:
         # Only once a stage has accepted it: a refused recipe must not replace the one that made
         # what is there.
         _write_recipe(self.path, self.recipe)
+
+    def _tell_committed(self, stage: str, step: int) -> None:
+        self.committed(stage, step)
+
+
+def _nobody(stage: str, step: int) -> None:
+    """Who is told when nobody listens."""
 
 
 def _refuse_foreign(path: Path) -> None:

@@ -36,11 +36,13 @@ class Stage:
         path: Path,
         name: str,
         accepted: Callable[[], None],
+        committed: Callable[[str, int], None],
     ) -> None:
         self.name = name
         self._connection = connection
         self._path = path
         self._accepted = accepted
+        self._committed = committed
         self._metrics: dict[int, dict[str, float]] = {}
         self._groups: dict[int, list[Group]] = {}
         self._rewards: dict[int, dict[str, Mapping[str, float]]] = {}
@@ -140,6 +142,7 @@ class Stage:
             self._insert(step, self._groups.get(step, []), self._rewards.get(step, {}))
         for noted in (self._metrics, self._groups, self._rewards):
             noted.pop(step, None)
+        self._committed(self.name, step)
 
     def series(self, metric: str) -> list[tuple[int, float]]:
         """The committed values of one number as (step, value), by step."""

@@ -2,18 +2,19 @@
 
 Where too many attempts broke for their step to be kept, how they did is in `failure.txt`.
 
-The journal alone decides what is done and where a run goes on; nothing here is read back by it.
+The journal alone decides what is done and where a run goes on; nothing here is read back by it. A
+power cut while a command runs may leave an older status, or an empty file.
 """
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from forethought.core.errors import ForethoughtError, UnmeasuredError
-from forethought.journal.files import explained, written_beside
+from forethought.journal.files import explained, replaced, written_beside
 from forethought.journal.reading import StageSummary
 from forethought.journal.run import STATUS, Run
 
@@ -23,10 +24,12 @@ FAILURE = "failure.txt"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """What a command came to. `stage` is the one that it was in, or ended with.
+    """What a command has come to. `stage` is the one that it is in, was in, or ended with.
 
-    `running` is also what a killed process leaves behind: then nobody holds the run's lock. Where
-    a full disk kept a status from being written there is no file, and nobody knows.
+    While it is `running`, that is the stage of the last step that it committed, empty before the
+    first. `running` is also what a killed process leaves behind: then nobody holds the run's lock.
+    Where a full disk kept a status from being written there is no file, and nobody knows.
+    `words` are those that the program was started with, the command's name among them.
 
     >>> Status(state="done", command="rl", stage="rl", completed_steps=3).error
     ''
@@ -37,37 +40,59 @@ class Status:
     stage: str = ""
     completed_steps: int = 0
     error: str = ""
+    words: tuple[str, ...] = ()
 
 
 def read_status(folder: Path) -> Status:
     """How the run in `folder` stands. Raises what reading a file or JSON raises."""
-    return Status(**json.loads((folder / STATUS).read_text(encoding="utf-8")))
+    found = json.loads((folder / STATUS).read_text(encoding="utf-8"))
+    return Status(**found | {"words": tuple(found.get("words", ()))})
 
 
 @contextmanager
-def reported(run: Run, command: str) -> Generator[None]:
-    """Keep the status of `run` while the block does what `command` asks.
+def reported(run: Run, command: str, words: Sequence[str] = ()) -> Generator[None]:
+    """Keep the status of `run` while the block does what `command` asks, anew at every step.
 
     Errors rise as they are, but an `UnmeasuredError` names the file that its traceback is kept in.
     One that is nobody's message ends with a line that names it, its stage and its step.
     """
     with explained(run.path / FAILURE):
         (run.path / FAILURE).unlink(missing_ok=True)
-    _write(run, Status(state="running", command=command))
+    begun = Status(state="running", command=command, words=tuple(words))
+    _write(run, begun)
     try:
-        with _trace_kept(run):
+        with _trace_kept(run), _followed(run, begun):
             yield
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
-        _tell_end(run, "failed", command, what)
+        _tell_end(run, begun, "failed", what)
         if not isinstance(error, ForethoughtError):
             with suppress(ForethoughtError):
                 error.add_note(f"{what} ({_place(_latest(run))})")
         raise
     except BaseException:
-        _tell_end(run, "stopped", command)
+        _tell_end(run, begun, "stopped")
         raise
-    _write(run, _status(_latest(run), "done", command))
+    _write(run, _ended(_latest(run), begun, "done"))
+
+
+@contextmanager
+def _followed(run: Run, begun: Status) -> Generator[None]:
+    """Write the status at every step that the block commits.
+
+    It waits for no disk, as a step does that anyhow, and is left out where it cannot be written.
+    """
+
+    def tell(stage: str, step: int) -> None:
+        status = replace(begun, stage=stage, completed_steps=step + 1)
+        with suppress(ForethoughtError, OSError), replaced(run.path / STATUS) as file:
+            file.write(_text(status))
+
+    before, run.committed = run.committed, tell
+    try:
+        yield
+    finally:
+        run.committed = before
 
 
 @contextmanager
@@ -87,13 +112,15 @@ def _trace_kept(run: Run) -> Generator[None]:
         raise UnmeasuredError(where, error.trace) from error
 
 
-def _tell_end(run: Run, state: Literal["stopped", "failed"], command: str, error: str = "") -> None:
+def _tell_end(
+    run: Run, begun: Status, state: Literal["stopped", "failed"], error: str = ""
+) -> None:
     # What ended the command may also keep its status from being written: it must rise, not this.
     with suppress(ForethoughtError):
         at = None
         with suppress(ForethoughtError):  # a full disk, or a damaged journal, may not be read
             at = _latest(run)
-        _write(run, _status(at, state, command, error))
+        _write(run, _ended(at, begun, state, error))
 
 
 def _latest(run: Run) -> StageSummary | None:
@@ -107,15 +134,15 @@ def _place(at: StageSummary | None) -> str:
     return "before any stage" if at is None else f"stage {at.name}, step {at.steps}"
 
 
-def _status(
+def _ended(
     at: StageSummary | None,
+    begun: Status,
     state: Literal["done", "stopped", "failed"],
-    command: str,
     error: str = "",
 ) -> Status:
-    return Status(
+    return replace(
+        begun,
         state=state,
-        command=command,
         stage="" if at is None else at.name,
         completed_steps=0 if at is None else at.steps,
         error=error,
@@ -125,9 +152,13 @@ def _status(
 def _write(run: Run, status: Status) -> None:
     try:
         with written_beside(run.path / STATUS) as file:
-            file.write(json.dumps(asdict(status), indent=2) + "\n")
+            file.write(_text(status))
     except ForethoughtError:
         # What stands there is not true any more, and removing it needs no room on a disk.
         with suppress(OSError):
             (run.path / STATUS).unlink(missing_ok=True)
         raise
+
+
+def _text(status: Status) -> str:
+    return json.dumps(asdict(status), indent=2) + "\n"

@@ -29,22 +29,21 @@ def gain(start: SatExam, last: SatExam, split: Sources) -> Iterator[Finding]:
     )
     parts = {
         reaching: split.reaching,
-        "accuracy with it": split.with_tool,
+        "accuracy with the tool": split.with_tool,
         "accuracy without it": split.without_tool,
     }
-    if unclear := [name for name, part in parts.items() if part.low <= 0 <= part.high]:
-        yield Finding(
-            kind=Kind.NOT_SHOWN,
-            text=f"No part of the gain is shown to come from {'; or from '.join(unclear)}: the "
-            "interval holds zero.",
-        )
-    if mostly_reaching and split.with_tool.low <= 0 <= split.with_tool.high:
+    unclear = [name for name, part in parts.items() if _holds_zero(part)]
+    if not unclear:
+        return
+    hold = "its interval holds" if len(unclear) == 1 else "their intervals hold"
+    text = f"That any of the gain comes from {' or from '.join(unclear)} is not shown: {hold} zero."
+    if mostly_reaching and _holds_zero(split.with_tool):
         earlier, later = percent(first.right_with_tool), percent(second.right_with_tool)
-        yield Finding(
-            kind=Kind.NOT_SHOWN,
-            text=f"Accuracy given the tool did not move measurably ({earlier} → {later}): the "
-            "gain is mostly reaching for the tool more often; that it is used better is not shown.",
+        text += (
+            f" Accuracy given the tool did not move measurably ({earlier} → {later}): that it is "
+            "used better is not shown."
         )
+    yield Finding(kind=Kind.NOT_SHOWN, text=text)
 
 
 def when(start: SatExam, last: SatExam) -> Finding:
@@ -70,6 +69,10 @@ def when(start: SatExam, last: SatExam) -> Finding:
         text=f"Whether it learnt when to call is not known: {moved}, which does not say whether "
         "those are the attempts that need it.",
     )
+
+
+def _holds_zero(part: Estimate) -> bool:
+    return part.low <= 0 <= part.high
 
 
 def _part(estimate: Estimate) -> str:

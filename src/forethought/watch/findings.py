@@ -1,7 +1,7 @@
 """What a run may claim to have learnt, and what it may not: rules over exams' intervals.
 
 A gain is claimed only where the paired interval excludes zero; each comparison whose interval holds
-zero is said to show nothing.
+zero is said to show nothing, and each part of the exam whose interval lies below zero is named.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +25,7 @@ from forethought.watch.phases import Phase, handicap
 from forethought.watch.sources import Sources
 
 _COMPARED: tuple[What, ...] = ("average", "greedy", "coverage")
+_CONTROL = "the checkpoint trained with tool demonstrations only (“tool only”)"
 _KINDS = {1: Kind.LEARNT, 0: Kind.NOT_SHOWN, -1: Kind.LOST}
 
 
@@ -64,7 +65,7 @@ def findings(
     if control is not None:
         found += _compare_all(control, last, _against_control)
     for kind, of_kind in (parts or {}).items():
-        found += _unclear(kind, of_kind)
+        found += _by_part(kind, of_kind)
     if start is not None:
         found += _side_effects(start.result, last.result)
     return found + list(_cautions(last.result))
@@ -111,19 +112,19 @@ def _no_change(difference: Difference, size: str) -> str:
 def _against_control(difference: Difference, size: str) -> str:
     name = _name(difference)
     if difference.estimate is None:
-        return f"{name} against the tool-only control: {difference.refusal}."
+        return f"{name} against {_CONTROL}: {difference.refusal}."
     match difference.sign:
         case 1:
-            return f"{name} exceeds the tool-only control's by {size}."
+            return f"{name} exceeds that of {_CONTROL} by {size}."
         case -1:
-            return f"{name} falls short of the tool-only control's: {size}."
+            return f"{name} falls short of that of {_CONTROL}: {size}."
         case _:
             return _not_exceeded(difference, size)
 
 
 def _not_exceeded(difference: Difference, size: str) -> str:
     text = (
-        f"{_name(difference)} is not shown to differ from the tool-only control's: {size}, an "
+        f"{_name(difference)} is not shown to differ from that of {_CONTROL}: {size}, an "
         "interval that holds zero."
     )
     if difference.what == "average":
@@ -133,15 +134,28 @@ def _not_exceeded(difference: Difference, size: str) -> str:
     return text
 
 
-def _unclear(kind: str, parts: Sequence[Part]) -> Iterator[Finding]:
-    """The parts of one kind whose change may be none."""
-    compared = [part for part in parts if part.difference and part.difference.estimate]
-    unclear = [part.name for part in compared if part.difference and not part.difference.sign]
+def _by_part(kind: str, parts: Sequence[Part]) -> Iterator[Finding]:
+    """The parts of one kind that fell, and those whose change may be none."""
+    compared = {part.name: part.difference for part in parts if part.difference}
+    known = {name: one for name, one in compared.items() if one.estimate}
+    fell = [
+        f"{name} ({points(one.estimate)})"
+        for name, one in known.items()
+        if one.sign < 0 and one.estimate
+    ]
+    if fell:
+        yield Finding(
+            kind=Kind.LOST,
+            text=f"By {kind}, {len(fell)} of {len(known)} changes of sampled accuracy "
+            f"{'has' if len(fell) == 1 else 'have'} an interval below zero: {', '.join(fell)}.",
+        )
+    unclear = [name for name, one in known.items() if not one.sign]
     if unclear:
         yield Finding(
             kind=Kind.NOT_SHOWN,
-            text=f"By {kind}, {len(unclear)} of {len(compared)} changes of sampled accuracy have "
-            f"an interval that holds zero: {', '.join(unclear)}.",
+            text=f"By {kind}, {len(unclear)} of {len(known)} changes of sampled accuracy "
+            f"{'has' if len(unclear) == 1 else 'have'} an interval that holds zero: "
+            f"{', '.join(unclear)}.",
         )
 
 

@@ -1,5 +1,8 @@
 """Stage 4: reinforcement learning on the problems that the model solves sometimes."""
 
+from dataclasses import replace
+from functools import partial
+
 from forethought.app.context import RL, Context, phase_stage
 from forethought.app.graders import grader_for
 from forethought.app.program import spoken
@@ -54,9 +57,8 @@ async def rl(context: Context) -> None:
                 critic=settings.credit.critic if settings.needs_critic else None,
             )
             with show.bar("rounds", settings.steps, stage.next_step) as bar:
-                await train_rl(
-                    plan, agent, pool, learner, context.keeping(stage), context.watcher(bar, SHOWN)
-                )
+                keeping = replace(context.keeping(stage), resumed=partial(bar.go_on, "round"))
+                await train_rl(plan, agent, pool, learner, keeping, context.watcher(bar, SHOWN))
     stage.finish()
     _tell_end(context, stage)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -84,9 +85,8 @@ async def _phase(
             section = f"sft.phases.{recipe.sft.phases.index(phase)}.optimizer"
             learner = engine.learner(phase.optimizer, phase.steps, section=section)
             with context.show.bar(f"phase {phase.name}", phase.steps, stage.next_step) as bar:
-                await train_phase(
-                    plan, data, learner, context.keeping(stage), context.watcher(bar, SHOWN)
-                )
+                keeping = replace(context.keeping(stage), resumed=partial(bar.go_on, "step"))
+                await train_phase(plan, data, learner, keeping, context.watcher(bar, SHOWN))
     best = best_first(stage.series(HELD_OUT_LOSS))
     if recipe.sft.keep == "best" and best:
         stage.put(CHOSEN, {"step": best[0]})

@@ -26,6 +26,7 @@ from forethought.core.errors import PolicyError, RecipeError, boundary
 from forethought.policy.formats import ChatFormat, chat_format
 from forethought.policy.local.description import saved_format, saved_thinking, write_description
 from forethought.policy.local.settings import FormatName, FreshModel
+from forethought.policy.local.tokenizer_config import write_tokenizer_config
 from forethought.policy.local.value_head import belongs_to_head
 from forethought.policy.protocol import ThinkingHistory
 
@@ -86,6 +87,7 @@ class LocalModel:
         config.to_json_file(folder / GENERATION)
         # Written by Python, whose errors say that the disk refused; the library's are untyped.
         (folder / TOKENIZER).write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
+        write_tokenizer_config(folder, self.tokenizer, self.format, self.thinking)
         write_description(folder, self.format.name, self.thinking)
         return {WEIGHTS: weights}
 
