@@ -197,8 +197,9 @@ def test_memory_is_limited_for_all_processes_together(sandbox):
 
 def test_shared_memory_is_counted_too(sandbox):
     code = (
-        "import os, mmap, time\nheld = []\nfor _ in range(4):\n    if not os.fork():\n"
-        "        m = mmap.mmap(-1, 80 << 20)\n"
+        "import os, mmap, time\nfile = open('shared', 'w+b')\nfile.truncate(60 << 20)\n"
+        "for _ in range(4):\n    if not os.fork():\n"
+        "        m = mmap.mmap(file.fileno(), 60 << 20)\n"
         "        for at in range(0, len(m), 4096): m[at] = 1\n        time.sleep(9)\ntime.sleep(9)"
     )
     assert sandbox.run(code).status is ToolStatus.MEMORY

@@ -23,6 +23,16 @@ def test_random_numbers_differ_between_calls_but_hashes_do_not(sandbox):
     assert len(set(hashes)) == 1
 
 
+def test_times_of_devices_cannot_be_changed_but_they_can_be_used(sandbox):
+    code = (
+        "import os\nfor name in ('null', 'zero', 'full', 'random', 'urandom'):\n"
+        "    try: os.utime('/dev/' + name)\n    except OSError as error: print(error.errno)\n"
+        "for name in ('null', 'urandom'): open('/dev/' + name, 'wb').write(b'x')\n"
+        "print(len(open('/dev/urandom', 'rb').read(3)), open('/dev/zero', 'rb').read(2))"
+    )
+    assert sandbox.run(code).text == "30\n30\n30\n30\n30\n3 b'\\x00\\x00'"
+
+
 def test_the_project_and_installed_packages_are_not_there(sandbox):
     code = (
         "import sys, os, glob\n"

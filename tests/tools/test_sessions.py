@@ -62,6 +62,34 @@ def test_no_exception_ends_a_session(in_session, code):
     assert (last.out, last.state_lost) == (b"1\n", False)
 
 
+OUT_OF_BAND = """
+import socket
+for descriptor in range(3, 20):
+    try: wire = socket.socket(fileno=descriptor)
+    except OSError: continue
+    wire.send(b"x", socket.MSG_OOB)
+    wire.detach()
+import time
+time.sleep(60)
+"""
+
+
+def test_a_byte_out_of_band_ends_its_session_and_no_other(tier):
+    pool = tier.tool.opened.backend
+    mine, other = pool.open_session(), pool.open_session()
+
+    async def run():
+        await pool.run("x = 41", session=other)
+        ended = await pool.run(OUT_OF_BAND, session=mine)
+        return ended, await pool.run("x + 1", session=other)
+
+    ended, kept = tier.runner.run(run())
+    for session in (mine, other):
+        pool.close_session(session)
+    assert (ended.kind, ended.state_lost) == (Kind.CRASH, True)
+    assert (kept.out, kept.state_lost) == (b"42\n", False)
+
+
 def test_a_program_that_can_be_interrupted_loses_nothing_by_its_timeout(in_session):
     _, late, last = in_session("x = 1", "print('so far')\nwhile True: pass", "x")
     assert late.kind is Kind.TIMEOUT

@@ -51,6 +51,13 @@ def test_with_fewer_rights_a_lower_tier_is_taken_and_said(
     assert found.sentence in caplog.text
 
 
+def test_a_module_that_cannot_be_preloaded_is_no_fault_of_any_tier():
+    settings = AUTO.model_copy(update={"preload": ("nope",)})
+    with pytest.raises(RecipeError, match=r"names 'nope'.* install it for tool.python") as refused:
+        opened(settings, start_server)
+    assert "Remedy" not in str(refused.value)
+
+
 def test_a_tier_that_is_asked_for_is_not_replaced_by_another(with_fewer_rights):
     settings = AUTO.model_copy(update={"tier": "namespaces"})
     with pytest.raises(RecipeError, match=r"namespaces: it could not start .* Remedy: run as root"):

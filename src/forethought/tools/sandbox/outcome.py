@@ -69,7 +69,9 @@ _ENDED_BY_US = {
     End.DISK: Kind.DISK,
     End.OUTPUT: Kind.OUTPUT,
     End.FORGED: Kind.CRASH,
+    End.THREADS: Kind.CRASH,
 }
+_DETAILS = {End.THREADS: "the limit of processes and threads"}
 
 
 def judge(report: Report, cpu_seconds: int | None) -> Outcome:
@@ -77,7 +79,7 @@ def judge(report: Report, cpu_seconds: int | None) -> Outcome:
     kind, detail = _judge_status(report, cpu_seconds)
     return Outcome(
         kind=_ENDED_BY_US.get(report.end, kind),
-        detail=detail,
+        detail=_DETAILS.get(report.end, detail),
         out=report.out,
         err=report.err,
         out_bytes=report.out_bytes,

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from forethought.core.errors import RecipeError, SandboxError
 from forethought.tools.sandbox.fleet import StartServer
+from forethought.tools.sandbox.inside.limits import NOT_PRELOADED
 from forethought.tools.sandbox.outcome import Outcome
 from forethought.tools.sandbox.pool import Pool, Session
 from forethought.tools.sandbox.probe import attack, try_out
@@ -126,6 +127,8 @@ async def open_backend(settings: PythonSettings, start: StartServer = start_serv
         examined, pool = await examine(settings, tier, start)
         if pool is not None:
             return Opened(backend=pool, tier=tier, refused=tuple(refused))
+        if NOT_PRELOADED in examined.problem:
+            raise RecipeError(f"the Python tool cannot be opened: {examined.problem}")
         refused.append(examined)
     raise RecipeError(_refusals(settings, refused))
 

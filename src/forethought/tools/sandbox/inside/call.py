@@ -8,12 +8,12 @@ from .frames import End
 
 
 class Call:
-    """One child, armed or running, with the init of its pid namespace (0: none, or ended)."""
+    """One child, armed or running, and the init of its pid namespace (0: none yet, or ended)."""
 
-    def __init__(self, place: int, init: int, child: int) -> None:
+    def __init__(self, place: int) -> None:
         self.place = place
-        self.init = init
-        self.child = child
+        self.init = 0
+        self.child = 0
         self.status = 0
         self.cpu = 0.0
         self.ended_by = End.EXITED

@@ -27,7 +27,8 @@ _IN_MEMORY, _ON_DISK = "/dev/shm", "/tmp"
 _ROOM = 1 << 30  # in memory, files are made and removed far faster; if there is room for many
 
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/ld.so.cache")
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_MEMORY = "/dev/zero"  # maps of it that can be written to share memory that is charged to nobody
+_DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
 _SLOTS = 512  # users that one server has for its calls
 _FIRST_USER = 1 << 30
 _FIRST_SMALL_USER = 20_000
@@ -86,6 +87,7 @@ class Fence:
         self._trees = (*trees, *packages)
         self._shared.let_read(readable.read)
         self._shared.let_list(readable.list)
+        self._shared.let_read((_MEMORY,))
         self._shared.let_write(_DEVICES)
         self._shared.let_do_all((self._folder,))
         return packages
@@ -119,7 +121,7 @@ class Fence:
         kernel.die_with_parent(signal.SIGKILL)
         # Two layers, and only what both allow: the many rules that all calls share are made once.
         own = Ruleset()
-        own.let_read(self._trees)
+        own.let_read((*self._trees, _MEMORY))
         own.let_write(_DEVICES)
         own.let_do_all((folder,))
         self._shared.enforce()
@@ -132,9 +134,15 @@ class Fence:
             return {}
         return {self._first_user + slot: place for place, slot in self._slots.items()}
 
-    def overfull(self, place: int) -> bool:
-        """Whether the call's folder has more in it than a call may have."""
-        return scratch.exceeds(self._folder_of(place), TMP_MEGABYTES << 20, TMP_FILES)
+    def overfull(self, place: int, processes: Collection[int]) -> bool:
+        """Whether the call's folder has more in it than a call may have, or had and still holds."""
+        folder, most = self._folder_of(place), TMP_MEGABYTES << 20
+        if scratch.exceeds(folder, most, TMP_FILES):
+            return True
+        if not self._with_users:
+            return scratch.nameless(folder, processes, most) > most
+        with kernel.files_of(self._first_user + self._slots[place]):
+            return scratch.nameless(folder, processes, most) > most
 
     def close(self, place: int, others: Collection[int]) -> None:
         """End every process of the call's user, and remove its folder."""

@@ -45,6 +45,7 @@ class End(IntEnum):
     READY = 5
     DISK = 6
     FORGED = 7
+    THREADS = 8
 
 
 class State(IntFlag):

@@ -23,7 +23,8 @@ _SERVER_NAMESPACES = (
 _NOBODY = 64_999  # a user that owns nothing, on any host
 _ASSEMBLY = "/sys"  # exists everywhere, and nothing below it is needed while the root is built
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin")
-_DEVICES = ("null", "zero", "full", "random", "urandom")
+_MEMORY = "zero"  # maps of it that can be written to share memory that is charged to nobody
+_DEVICES = ("null", _MEMORY, "full", "random", "urandom")
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "shm": "/tmp"}
 PACKAGES = "/packages"
 """Where programs find the packages that their environment has."""
@@ -80,7 +81,7 @@ class Namespaces:
         kernel.unshare(kernel.NEW_MOUNT, "mount")
         options = f"size={TMP_MEGABYTES}m,nr_inodes={TMP_FILES},mode=1777"
         kernel.mount("tmpfs", "/tmp", "tmpfs", kernel.NO_SUID | kernel.NO_DEV, options)
-        kernel.mount("proc", "/proc", "proc", kernel.NO_SUID | kernel.NO_DEV | kernel.NO_EXEC)
+        kernel.mount("proc", "/proc", "proc", kernel.READ_ONLY | kernel.NO_SUID | kernel.NO_DEV)
         os.chdir("/tmp")
         if os.getuid() == 0:
             # Limits on processes do not bind root, whatever namespace it is in.
@@ -99,7 +100,7 @@ class Namespaces:
         """None: a call's processes are those of its pid namespace."""
         return {}
 
-    def overfull(self, place: int) -> bool:
+    def overfull(self, place: int, processes: Collection[int]) -> bool:
         """Never: the kernel gives /tmp no more room than it has."""
         return False
 
@@ -111,7 +112,7 @@ def _add_landlock() -> None:
     """Say once more what the mounts say already, in case those have a hole."""
     rules = landlock.Ruleset()
     rules.let_read(("/",))
-    rules.let_write(("/dev", "/proc"))
+    rules.let_write(f"/dev/{device}" for device in _DEVICES if device != _MEMORY)
     rules.let_do_all(("/tmp",))
     rules.enforce()
 
@@ -178,6 +179,7 @@ def _furnish() -> None:
     for device in _DEVICES:
         _write(f"{_ASSEMBLY}/dev/{device}", "")
         kernel.mount(f"/dev/{device}", f"{_ASSEMBLY}/dev/{device}", flags=kernel.BIND)
+        kernel.lock_device(f"{_ASSEMBLY}/dev/{device}")
     for name, aim in _LINKS.items():
         os.symlink(aim, f"{_ASSEMBLY}/dev/{name}")
     _write(f"{_ASSEMBLY}/etc/passwd", _PASSWD)

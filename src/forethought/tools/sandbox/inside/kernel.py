@@ -5,6 +5,8 @@ x86-64 only. Every function raises `OSError` that names the call.
 
 import ctypes
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from signal import SIGCHLD
 from typing import Any
 
@@ -18,6 +20,7 @@ NEW_UTS = 0x04000000
 NEW_TIME = 0x00000080
 _SHARE_MEMORY = 0x00000100
 
+READ_ONLY = 0x1
 NO_SUID = 0x2
 NO_DEV = 0x4
 NO_EXEC = 0x8
@@ -25,7 +28,7 @@ BIND = 0x1000
 RECURSIVE = 0x4000
 PRIVATE = 0x40000
 
-_ATTR_LOCKED_DOWN = 0x1 | 0x2 | 0x4  # read-only, no set-uid, no devices
+_ATTR_LOCKED_DOWN = READ_ONLY | NO_SUID | NO_DEV
 _AT_RECURSIVE = 0x8000
 _AT_FDCWD = -100
 _DETACH = 2
@@ -85,8 +88,16 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str
 
 def lock_mount(target: str, *, recursive: bool) -> None:
     """Make a mount, and on demand those below it, read-only without set-uid and devices."""
-    attributes = (ctypes.c_uint64 * 4)(_ATTR_LOCKED_DOWN, 0, 0, 0)
-    depth = _AT_RECURSIVE if recursive else 0
+    _set_attributes(target, _ATTR_LOCKED_DOWN, _AT_RECURSIVE if recursive else 0)
+
+
+def lock_device(target: str) -> None:
+    """Make a device's mount read-only: it can still be written to, but not given other times."""
+    _set_attributes(target, READ_ONLY, 0)
+
+
+def _set_attributes(target: str, flags: int, depth: int) -> None:
+    attributes = (ctypes.c_uint64 * 4)(flags, 0, 0, 0)
     size = ctypes.c_size_t(ctypes.sizeof(attributes))
     call("mount_setattr", _SYS_MOUNT_SETATTR, _AT_FDCWD, target.encode(), depth, attributes, size)
 
@@ -108,6 +119,18 @@ def drop_capabilities() -> None:
     """Give up every capability. What the bounding set still holds, no_new_privs keeps out."""
     _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     call("capset", _SYS_CAPSET, _CAPABILITY_HEADER, _NO_CAPABILITIES)
+
+
+@contextmanager
+def files_of(user: int) -> Generator[None]:
+    """Be this user as far as files go, and what processes have open. Only for root."""
+    _LIBC.setfsgid(user)
+    _LIBC.setfsuid(user)
+    try:
+        yield
+    finally:
+        _LIBC.setfsuid(0)
+        _LIBC.setfsgid(0)
 
 
 def die_with_parent(number: int) -> None:

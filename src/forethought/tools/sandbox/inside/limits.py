@@ -10,6 +10,8 @@ _SPARE_FOR_TRACEBACK = 32 * _MEGABYTE
 
 _DESCRIPTORS = 256
 
+NOT_PRELOADED = "tool.preload names"
+"""Begins what a server says that cannot import what it should: it would fail in every tier."""
 TMP_MEGABYTES = 64
 """Room for files, a call."""
 TMP_FILES = 4096
@@ -32,6 +34,11 @@ class Limits(NamedTuple):
     preload: tuple[str, ...]
     packages: tuple[str, ...]
     hidden: tuple[str, ...]
+
+    @property
+    def shares_user(self) -> bool:
+        """Whether programs are the server's user, so that the kernel cannot count their threads."""
+        return self.tier == "landlock"
 
     def to_json(self) -> str:
         """The limits as one line of text."""

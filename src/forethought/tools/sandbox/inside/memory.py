@@ -4,13 +4,14 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-_NUMBERS = (b"\nPPid:", b"\nUid:", b"\nRssAnon:", b"\nRssShmem:", b"\nThreads:")
+_NUMBERS = (b"\nPPid:", b"\nUid:", b"\nRssAnon:", b"\nVmSwap:", b"\nRssShmem:", b"\nThreads:")
 _WIDTH = 32  # in which a number ends, however it is padded
 
 
 class Process(NamedTuple):
-    """What the kernel says of a process: its parent, its user, private and shared kilobytes, how
-    many threads it has, and whether it computes, or would if it were let."""
+    """What the kernel says of a process: its parent, its user, private kilobytes, with those that
+    are swapped out, and shared ones, how many threads it has, and whether it computes, or would if
+    it were let."""
 
     parent: int = 0
     user: int = 0
@@ -68,8 +69,9 @@ def read(number: int) -> Process:
     finally:
         os.close(descriptor)
     busy = status.partition(b"\nState:\t")[2][:1] in (b"R", b"T")
-    parent, user, private, public, threads = (_number(status, name) for name in _NUMBERS)
-    return Process(parent, user, private, public, threads, busy)
+    numbers = (_number(status, name) for name in _NUMBERS)
+    parent, user, private, swapped, public, threads = numbers
+    return Process(parent, user, private + swapped, public, threads, busy)
 
 
 def _number(status: bytes, name: bytes) -> int:

@@ -62,9 +62,18 @@ class Place:
         os.pwrite(self.script, request.code + request.stdin, 0)
         try:
             self.go.send(START.pack(bool(request.session), len(request.code)))
-        except (BrokenPipeError, BlockingIOError):
+        except (BrokenPipeError, ConnectionResetError, BlockingIOError):
             return False
         return True
+
+    def hear(self) -> bytes | None:
+        """What its interpreter says; nothing at its end, None where it woke us with no word."""
+        try:
+            return self.go.recv(64)
+        except BlockingIOError:  # it has sent something out of band
+            return None
+        except OSError:
+            return b""
 
     def note_turn(self, now: float, *, waits: bool) -> None:
         """Whether others make it wait for its turn. To be ended takes no turns."""
@@ -119,9 +128,9 @@ def arm(number: int, zygote: OrderWire) -> Place:
     return place
 
 
-def exit_code(said: bytes) -> int | None:
+def exit_code(said: bytes | None) -> int | None:
     """The code in what a session's interpreter said; None if that cannot be meant."""
-    if len(said) != CELL_DONE.size:
+    if said is None or len(said) != CELL_DONE.size:
         return None
     mark, code = CELL_DONE.unpack(said)
     return code if mark == DONE else None

@@ -50,7 +50,7 @@ class PlainProcess:
         """None: all programs are the user that the tool is."""
         return {}
 
-    def overfull(self, place: int) -> bool:
+    def overfull(self, place: int, processes: Collection[int]) -> bool:
         """Whether the call's folder has more in it than a call may have."""
         return scratch.exceeds(f"{self._folder}/{place}", TMP_MEGABYTES << 20, TMP_FILES)
 

@@ -48,7 +48,7 @@ class Precedence:
     more there are, the nicer each. Calls that compute take turns, so that no more than `CROWD`
     threads of several do so at once, and a crowd is held for all but one of several turns of its
     own. They are not left to run while nobody else wants to: a process must run once more to be
-    killed. What rests is held if it does anything, or has threads that could.
+    killed. What rests is held: it may wake up for a moment whenever nobody looks.
     """
 
     def __init__(self) -> None:
@@ -86,10 +86,9 @@ class Precedence:
         for place, family in families.items():
             had = self._turns_had[place] = self._turns_had.get(place, -1) + (place in on)
             too_many = place in on and is_held(busy[place], had) and not family.urgent
-            awake = family.rests and (family.threads > 1 or family.busy)
             if not family.lasts:
                 _make_nicer(family.processes, family.threads)
-            self._hold(place, family.processes, hold=place in off or too_many or awake)
+            self._hold(place, family.processes, hold=place in off or too_many or family.rests)
 
     def _hold(self, place: int, processes: Collection[int], *, hold: bool) -> None:
         if hold or place in self._held:

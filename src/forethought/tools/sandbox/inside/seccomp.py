@@ -3,7 +3,7 @@
 An allow list: what is not on it fails with EPERM, what the kernel may invent later with ENOSYS.
 Absent on purpose: sockets (only connected pairs are allowed, and no pairs for datagrams, which can
 be sent past the other end to any socket that has a name), namespaces, mounts, ptrace, keys, bpf,
-io_uring, userfaultfd, perf, memfd and System V memory.
+io_uring, userfaultfd, perf, memfd, System V memory, and shared memory that is no file.
 """
 
 import ctypes
@@ -48,6 +48,7 @@ pidfd_open=434 close_range=436 openat2=437 faccessat2=439 epoll_pwait2=441 futex
 fchmodat2=452
 """
 
+_MMAP, _MMAP_FLAGS, _SHARED_ANONYMOUS = 9, 40, 0x21
 _CLONE, _CLONE3, _SOCKETPAIR, _IOCTL, _PRCTL = 56, 435, 53, 16, 157
 _LAST_KNOWN = 453
 _X32 = 0x40000000
@@ -68,11 +69,12 @@ _NAMESPACES = (
 _UNIX_SOCKETS = 1
 _TYPE_OF_SOCKET, _STREAM, _PACKETS = 0xF, 1, 5  # the other bits: close on exec, do not block
 _IOCTLS = (0x5412, 0x541C, 0x5423, 0x8901, 0x8902)  # typing into terminals; whom to signal
-_SET_PARENT_DEATH_SIGNAL = 1  # a program that outlives its server must not be possible
+_PRCTLS = (1, 4)  # outliving the server; keeping it from seeing what is open
 
 _THREAD = 0x00010000
 _ITSELF = 0xFFFFFFFE  # stands for the number of the process that installs the filter
 _KILL, _TGKILL, _PRLIMIT, _SET_AFFINITY, _FCNTL = 62, 234, 302, 203, 72
+_WATCHES = (1024, 1026)  # F_SETLEASE, F_NOTIFY: files that others read, and when they do
 _FCNTLS = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX: signals by way of a file
 _ALONE_REFUSED = (
     *(57, 58),  # fork, vfork
@@ -146,8 +148,18 @@ def _instructions(before: list[Instruction]) -> list[Instruction]:
             _REFUSED,
             _ALLOWED_CALL,
         ),
+        # Pages of it that no process has mapped at the moment are held, but charged to nobody.
+        *_only_for(
+            _MMAP,
+            (_LOAD, 0, 0, _MMAP_FLAGS),
+            (_MASK, 0, 0, _SHARED_ANONYMOUS),
+            (_EQUAL, 0, 1, _SHARED_ANONYMOUS),
+            _REFUSED,
+            _ALLOWED_CALL,
+        ),
+        *_unless(_FCNTL, _SECOND_ARGUMENT, _WATCHES),
         *_unless(_IOCTL, _SECOND_ARGUMENT, _IOCTLS),
-        *_unless(_PRCTL, _FIRST_ARGUMENT, (_SET_PARENT_DEATH_SIGNAL,)),
+        *_unless(_PRCTL, _FIRST_ARGUMENT, _PRCTLS),
         # The C library falls back from clone3, whose flags a filter cannot read, to clone.
         *_only_for(_CLONE3, _UNKNOWN),
         *_allowed_ranges(_ALLOWED_CALL),
@@ -172,7 +184,7 @@ def _alone() -> list[Instruction]:
         *_only_if(_TGKILL, _FIRST_ARGUMENT, _ITSELF),
         *_only_if(_PRLIMIT, _FIRST_ARGUMENT, 0),
         *_only_if(_SET_AFFINITY, _FIRST_ARGUMENT, 0),
-        *_unless(_FCNTL, _SECOND_ARGUMENT, _FCNTLS),
+        *_unless(_FCNTL, _SECOND_ARGUMENT, _FCNTLS + _WATCHES),
         *(each for number in _ALONE_REFUSED for each in _only_for(number, _REFUSED)),
     ]
 

@@ -161,18 +161,15 @@ class Serving:
     # What a session's interpreter says: one fixed-size frame a program, and nothing else.
 
     def _hear_session(self, place: Place) -> None:
-        try:
-            said = place.go.recv(64)
-        except ConnectionResetError:
-            said = b""
-        if not said:  # its end, or its silence until the deadline
+        said = place.hear()
+        if not said:  # its end, its silence until the deadline, or what would wake us for ever
             self._forget(place.go.fileno())
+        if said == b"" or place.end is not End.EXITED:
             return
         code = exit_code(said)
-        if not place.call or place.end is not End.EXITED:
-            return
-        if code is None:
+        if said is None or (place.call and code is None):
             self._kill(place, End.FORGED)
+        if code is None or not place.call:
             return
         self._drain_all(place)
         end = End.TIMEOUT if place.interrupted else place.end

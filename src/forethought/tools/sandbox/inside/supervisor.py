@@ -34,9 +34,14 @@ def supervise(tool: socket.socket, limits: Limits) -> None:
     try:
         walls.prepare()
     except OSError as error:
-        tool.send(Report(0, End.SETUP, err=str(error).encode()).pack())
+        _refuse(tool, error)
         return
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError as error:
+        walls.clear()
+        _refuse(tool, error)
+        return
     if child == 0:
         _become_zygote(theirs, limits, walls)
     theirs.close()
@@ -46,6 +51,10 @@ def supervise(tool: socket.socket, limits: Limits) -> None:
         ours.close()
         os.waitpid(child, 0)
         walls.clear()
+
+
+def _refuse(tool: socket.socket, error: OSError) -> None:
+    tool.send(Report(0, End.SETUP, err=str(error).encode()).pack())
 
 
 def _become_zygote(orders: socket.socket, limits: Limits, walls: Walls) -> NoReturn:

@@ -35,8 +35,8 @@ class Walls(Protocol):
         """In the zygote: the users that belong to one call each, and which."""
         ...
 
-    def overfull(self, place: int) -> bool:
-        """In the zygote: whether a call's files take more room than they may."""
+    def overfull(self, place: int, processes: Collection[int]) -> bool:
+        """In the zygote: whether the files of a call with these processes are too much."""
         ...
 
     def close(self, place: int, others: Collection[int]) -> None:

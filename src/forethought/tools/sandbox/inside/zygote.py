@@ -20,6 +20,7 @@ from . import memory, precedence, program, session, warmth
 from .call import Call
 from .frames import FAULT, NEWS, ORDER, PONG, START, End, Order, pack_waiting
 from .limits import (
+    NOT_PRELOADED,
     Limits,
     limit_descriptors,
     limit_family,
@@ -62,7 +63,7 @@ def _settle_in(limits: Limits, walls: Walls) -> None:
     packages = walls.settle()
     sys.path += packages
     for module in limits.preload:
-        importlib.import_module(module)
+        _import(module)
     warmth.warm_up()
     sys.dont_write_bytecode = True
     sys.executable = os.path.realpath(sys.executable)
@@ -72,6 +73,16 @@ def _settle_in(limits: Limits, walls: Walls) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _forget_host()
     limit_family(limits.memory_mb)
+
+
+def _import(module: str) -> None:
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{NOT_PRELOADED} {module!r}, which cannot be imported ({error}): install it for "
+            "tool.python, or leave it out"
+        ) from error
 
 
 def _forget_host() -> None:
@@ -145,17 +156,29 @@ class _Zygote:
 
     def _arm(self, place: int, descriptors: list[int]) -> None:
         """Fork a child that closes its jail at once and then waits for a program."""
-        init = self._walls.open(place)
-        child = os.fork()
-        if child == 0:
-            self._be_child(place, descriptors)
+        call = self._calls[place] = Call(place)
+        try:
+            call.init = self._walls.open(place)
+            call.child = os.fork()
+        except OSError as error:  # the host has no room now, and may have some later
+            os.write(descriptors[0], FAULT + f"no process could be started: {error}".encode())
+        else:
+            if call.child == 0:
+                self._be_child(place, descriptors)
         self._walls.opened()
         for descriptor in descriptors:
             os.close(descriptor)
-        call = self._calls[place] = Call(place, init, child)
-        self._watch(call, child, is_child=True)
-        if init:
-            self._watch(call, init, is_child=False)
+        if call.child:
+            self._watch(call, call.child, is_child=True)
+        if call.init:
+            self._watch(call, call.init, is_child=False)
+        if not call.child:
+            self._give_up(call)
+
+    def _give_up(self, call: Call) -> None:
+        call.kill()
+        if not call.init:
+            self._report(call)
 
     def _watch(self, call: Call, process: int, *, is_child: bool) -> None:
         descriptor = os.pidfd_open(process)
@@ -189,7 +212,7 @@ class _Zygote:
         long: dict[int, precedence.Family] = {}
         for place, family in memory.members(roots, self._walls.users()).items():
             call = self._calls[place]
-            call.ended_by = call.ended_by or self._excess(place, family)
+            call.ended_by = call.ended_by or self._excess(call, family)
             gives_way = (
                 call.demoted or call.rests or precedence.is_crowd(family, beside=running - 1)
             )
@@ -202,11 +225,14 @@ class _Zygote:
         self._precedence.give_way(long)
         self._orders.send(pack_waiting(self._precedence.waiting))
 
-    def _excess(self, place: int, family: Mapping[int, memory.Process]) -> End:
+    def _excess(self, call: Call, family: Mapping[int, memory.Process]) -> End:
         """What a call takes more of than it may."""
+        threads = sum(each.threads for each in family.values())
+        if self._limits.shares_user and threads > self._limits.processes:
+            return End.THREADS
         if memory.kilobytes(family, self._shared) > self._limits.memory_mb * 1024:
             return End.MEMORY
-        return End.DISK if self._walls.overfull(place) else End.EXITED
+        return End.DISK if self._walls.overfull(call.place, family) else End.EXITED
 
     def _end_everything(self) -> None:
         """Once nobody is there to be told: here, waiting for one process is all there is to do."""
