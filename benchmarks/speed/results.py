@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.speed.figures import Trial
 from benchmarks.speed.parts.part import Part
 from benchmarks.speed.rounds import Options, Outcome
-from benchmarks.speed.table import plain, put, table
+from benchmarks.speed.table import cells, plain, put, table
 
 CODE = ("src", "benchmarks")
 """Folders whose changes make it other code."""
@@ -80,9 +80,12 @@ def described() -> dict[str, Any]:
 
 
 def render(parts: Mapping[str, Part], results: Path, page: Path) -> list[str]:
-    """Put the tables of all results that there are into the page; returns the parts' names."""
+    """Put the tables of all results that there are into the page; returns the parts' names.
+
+    Those of other parts stay as they are, and so does what the page says about them.
+    """
     found: list[str] = []
-    about: list[Sequence[str]] = []
+    about = {row[0].split()[0]: row for row in cells(page, "about") if len(row) == len(HEAD)}
     for name, part in parts.items():
         file = results / f"{name}.json"
         if not file.is_file():
@@ -90,10 +93,10 @@ def render(parts: Mapping[str, Part], results: Path, page: Path) -> list[str]:
         body = json.loads(file.read_text(encoding="utf-8"))
         trials = [Trial(**each) for each in body["trials"]]
         put(page, name, table(part.lines(trials)))
-        about.append(_about(body, trials))
+        about[name] = _about(body, trials)
         found.append(name)
     if found:
-        put(page, "about", plain(HEAD, about))
+        put(page, "about", plain(HEAD, [about[name] for name in parts if name in about]))
     return found
 
 

@@ -114,6 +114,13 @@ def put(page: Path, part: str, text: str) -> None:
     page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
+def cells(page: Path, part: str) -> list[list[str]]:
+    """The rows of the table that stands between the marks of `part`, without its head."""
+    text = page.read_text(encoding="utf-8").partition(BEGIN.format(part=part))[2]
+    lines = text.partition(END.format(part=part))[0].strip().splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
 def plain(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table with any columns."""
     lines = [head, ["---"] * len(head), *rows]

@@ -6,10 +6,10 @@ import subprocess
 import pytest
 from benchmarks.speed.children import Answer
 from benchmarks.speed.models import QWEN3_1M, SMOLLM2, folder_of
-from benchmarks.speed.parts import machine
-from benchmarks.speed.results import keep, render, revision
+from benchmarks.speed.parts import decode, machine
+from benchmarks.speed.results import HEAD, keep, render, revision
 from benchmarks.speed.rounds import Options, Outcome, trials
-from benchmarks.speed.table import BEGIN, END
+from benchmarks.speed.table import BEGIN, END, plain, put
 
 
 def git(folder, *words):
@@ -72,6 +72,28 @@ def test_the_page_says_of_which_code_a_result_is_also_beside_one_that_does_not_s
     head, _, row = about(page)
     assert row[head.index("code")] == ""
     assert row[head.index("took")] == "1 min"
+
+
+def test_what_the_page_says_of_parts_that_are_not_measured_again_stays(tmp_path):
+    options = Options(
+        cache=tmp_path, results=tmp_path, problems=None, rounds=1, threads=1, quick=True
+    )
+    answer = Answer(cases={"memory threads=1": {"gb_per_s": 9.0}}, facts={}, peak=1.0, seconds=1.0)
+    outcome = Outcome(trials=trials("machine", 0, answer, 0.0))
+    page = tmp_path / "page.md"
+    both = {"machine": machine.PART, "decode": decode.PART}
+    names = ("about", *both)
+    page.write_text("\n".join(each.format(part=name) for name in names for each in (BEGIN, END)))
+    kept = ["decode", "a day", "abc", "2 min", "1", "2", "some", "0.0 cores", "here"]
+    put(page, "about", plain(HEAD, [kept, ["gone", *kept[1:]]]))
+    put(page, "decode", "its table")
+
+    keep(machine.PART, outcome, 60.0, options, "1234567")
+    assert render(both, tmp_path, page) == ["machine"]
+    _, _, *rows = about(page)
+    assert [row[0] for row in rows] == ["machine (quick)", "decode"]
+    assert rows[1] == kept
+    assert "its table" in page.read_text()
 
 
 def about(page):
