@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -213,26 +214,33 @@ def test_a_program_does_not_outlive_its_server(who):
     assert gone
 
 
+@asynccontextmanager
+async def started_alone():
+    """A server and its processes, by what they are."""
+    before = {*supervisors()}
+    server = await start_server(ONE)
+    try:
+        (supervisor,) = {*supervisors()} - before
+        (zygote,) = (p for p, parent in parents().items() if parent == supervisor)
+        yield server, {"supervisor": supervisor, "zygote": zygote}
+    finally:
+        await server.close()
+
+
 @pytest.mark.parametrize("who", ["supervisor", "zygote"])
 def test_a_server_that_works_says_so_and_one_that_is_stopped_is_ended(who):
     async def run():
-        before = {*supervisors()}
-        server = await start_server(ONE)
-        try:
-            (supervisor,) = {*supervisors()} - before
-            (zygote,) = (p for p, parent in parents().items() if parent == supervisor)
+        async with started_alone() as (server, family):
             busy = asyncio.create_task(server.run(b"import time\ntime.sleep(300)"))
             assert await server.answers(60.0)
             assert server.alive
             assert not busy.done()
             busy.cancel()
-            os.kill(supervisor if who == "supervisor" else zygote, signal.SIGSTOP)
+            os.kill(family[who], signal.SIGSTOP)
             assert not await server.answers(0.5)
             assert (server.alive, server.wedged) == (False, True)
-            assert becomes(lambda: state(supervisor) == "Z")
-        finally:
-            await server.close()
-        return supervisor, zygote
+            assert becomes(lambda: state(family["supervisor"]) == "Z")
+        return family.values()
 
     family = asyncio.run(run())
     assert becomes(lambda: not {*family} & {*parents()})
@@ -260,18 +268,12 @@ def test_a_stopped_server_is_noticed_without_a_call_and_replaced(who):
 @pytest.mark.parametrize("who", ["supervisor", "zygote"])
 def test_a_server_that_is_killed_while_it_is_asked_is_dead_and_no_more(who):
     async def run():
-        before = {*supervisors()}
-        server = await start_server(ONE)
-        try:
-            (supervisor,) = {*supervisors()} - before
-            (zygote,) = (p for p, parent in parents().items() if parent == supervisor)
-            os.kill(zygote, signal.SIGSTOP)
+        async with started_alone() as (server, family):
+            os.kill(family["zygote"], signal.SIGSTOP)
             asked = asyncio.create_task(server.answers(600.0))
             await asyncio.sleep(0)
-            os.kill(supervisor if who == "supervisor" else zygote, signal.SIGKILL)
+            os.kill(family[who], signal.SIGKILL)
             return await asked, server.alive, server.wedged
-        finally:
-            await server.close()
 
     assert asyncio.run(run()) == (False, False, False)
 
