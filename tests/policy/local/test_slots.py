@@ -36,8 +36,10 @@ def write(slots, states_Y2BKD):
     slots.lengthen()
 
 
-def test_what_a_row_has_read_outlives_every_change_around_it():
-    rng, slots = random.Random(1), Slots(EMPTY)
+@pytest.mark.parametrize("fewest", [1, 2, 4])
+def test_what_a_row_has_read_outlives_every_change_around_it(fewest):
+    rng = random.Random(1)
+    slots = Slots(EMPTY, pays_to_share=lambda length, rows: rows >= fewest)
     roots = [prefix(5, seed=70), prefix(9, seed=71)]
     expected = []
     for step in range(120):
@@ -147,3 +149,19 @@ def test_slots_that_are_free_are_filled_by_the_last():
     assert arranged(6, {0, 5}) == [4, 1, 2, 3]
     assert arranged(3, set()) == [0, 1, 2]
     assert arranged(3, {0, 1, 2}) == []
+
+
+def test_the_last_rows_of_a_root_hold_all_themselves():
+    root = prefix(5)
+    slots = Slots(EMPTY, pays_to_share=lambda length, rows: length * rows >= 15)
+    slots.join((prefix(number, seed=number, root=root), root) for number in range(4))
+    held = torch.cat([whole(prefix(number, seed=number, root=root)) for number in (1, 3)], 3)
+    slots.leave({0: range(5)})
+    assert slots.order.sharing.roots == ((root, 3),)
+    slots.leave({1: range(7)})
+    assert slots.order.sharing is None
+    assert slots.order.starts_B.tolist() == [0, 0]
+    assert slots.windows()[0].lengths_R.tolist() == [6, 8]
+    left = slots.leave({0: range(6), 1: range(8)})
+    assert [each.root for each in left] == [root, root]
+    assert torch.equal(torch.cat([whole(each) for each in left], 3), held)

@@ -65,7 +65,11 @@ class ContinuousBatch:
         self._version = version
         self._read_at_once = read_at_once
         nothing_Y2KLD = inference.nothing_read()
-        self._slots = Slots(nothing_Y2KLD, apart=inference.device.type == "cpu")
+        self._slots = Slots(
+            nothing_Y2KLD,
+            apart=inference.device.type == "cpu",
+            pays_to_share=inference.pays_to_share,
+        )
         self._speaking: list[Row] = []
         self._roster: _Roster | None = None
         self._readings: list[Reading] = []
@@ -166,7 +170,7 @@ class ContinuousBatch:
         """What the rows that wait for a reading will stand on: all of it, if they are several."""
         prefix = reading.prefix
         if not reading.is_root:
-            if len(reading.rows) < 2 or not self._inference.pays_to_share(prefix.length):
+            if not self._inference.pays_to_share(prefix.length, len(reading.rows)):
                 return prefix.root
             prefix.settle()
             reading.is_root = True

@@ -5,16 +5,18 @@ Openings lie in the order of their ids, where those that begin most alike are ne
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from forethought.policy.local.prefixes import Prefix, alike
+from forethought.policy.local.slots import PaysToShare
 from forethought.policy.local.turns import Row
 
 BORROWED_FROM = 32
 """Tokens from which on it pays to begin with what another opening has read."""
+EXPECTED = 8
+"""Rows that will begin alike, as long as that is not known."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -36,12 +38,10 @@ class Openings:
     """The openings of a batch. Of those that nobody waits for, up to `kept` tokens are kept.
 
     `nothing_Y2KLD` is what a model has made of no token; `pays_to_share` says of so many tokens
-    whether rows that begin with them attend to them once for all.
+    whether so many rows that begin with them attend to them once for all.
     """
 
-    def __init__(
-        self, nothing_Y2KLD: Tensor, pays_to_share: Callable[[int], bool], kept: int
-    ) -> None:
+    def __init__(self, nothing_Y2KLD: Tensor, pays_to_share: PaysToShare, kept: int) -> None:
         self._nothing = nothing_Y2KLD
         self._pays_to_share = pays_to_share
         self._kept = kept
@@ -85,7 +85,7 @@ class Openings:
         # Rows of one root are the faster the more they are: better one root than two longer ones.
         near = length - longest.length < BORROWED_FROM
         reading.prefix.begin_as(longest if near else lender.first(length))
-        if not self._pays_to_share(reading.prefix.length):
+        if not self._pays_to_share(reading.prefix.length, EXPECTED):
             reading.prefix.settle()
 
     def forget_old(self) -> None:

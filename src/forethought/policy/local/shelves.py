@@ -27,29 +27,45 @@ ALIGNED = 64
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ShelvedRow:
-    """One row: where it lies, and how many places it holds there after its root's.
+    """One row: where it lies, and how many places it holds there.
 
-    A row that lies nowhere yet holds the last places of `prefix`.
+    Those are the ones after its root's or, with `whole`, all of them. `carried_Y2KLD` is what a row
+    holds that lies nowhere yet.
     """
 
     length: int
     root: Prefix | None
-    prefix: Prefix | None
+    carried_Y2KLD: Tensor | None
+    whole: bool = False
     shelf: "Shelf | None" = None
     spot: int = 0
 
     @property
+    def stands_on(self) -> Prefix | None:
+        """Its root, unless it holds all itself."""
+        return None if self.whole else self.root
+
+    @property
     def start(self) -> int:
-        """How many places its root holds."""
-        return 0 if self.root is None else self.root.length
+        """How many places the root holds that it stands on."""
+        return 0 if self.stands_on is None else self.stands_on.length
 
     def states(self, layer: int) -> Tensor:
         """What it holds in a layer, [2, K, L, D]."""
         if self.shelf is not None:
             return self.shelf.layers[layer][:, self.spot, :, : self.length]
-        assert self.prefix is not None
-        own_2KLD = self.prefix.own[layer]
-        return own_2KLD[:, :, own_2KLD.shape[2] - self.length :]
+        assert self.carried_Y2KLD is not None
+        return self.carried_Y2KLD[layer]
+
+    def become_whole(self) -> None:
+        """Hold what its root holds as well. Then it lies nowhere."""
+        root = self.stands_on
+        assert root is not None
+        own = [self.states(layer) for layer in range(len(root.own))]
+        pairs = zip(root.own, own, strict=True)
+        self.carried_Y2KLD = torch.stack([torch.cat(pair, 2) for pair in pairs])
+        self.length += root.length
+        self.whole, self.shelf = True, None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -1,13 +1,14 @@
 """The rows that speak at once, and the keys and values of what each has read.
 
 Rows lie on shelves by their length. What rows begin with alike may be a root, which is held and
-read once for all of them; a shelf then holds what comes after it.
+read once for all of them; a shelf then holds what comes after it. Each root is more to do in a
+step, so that rows hold all themselves where too few stand on one.
 
 Shapes: B rows, R rows with a root; Y layers, K key-value heads, L places, D head size; the pair 2
 is keys and values.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -19,6 +20,9 @@ from forethought.policy.local.shelves import Shelf, ShelvedRow, Window, arranged
 
 SMALLEST = 128
 """Places of the smallest shelf; each next one has twice as many."""
+
+PaysToShare = Callable[[int, int], bool]
+"""Whether it pays that so many rows share a beginning of so many tokens (length, rows)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +51,13 @@ class Order:
 class Slots:
     """Rows that speak at once, numbered in the order in which they joined."""
 
-    def __init__(self, nothing_Y2KLD: Tensor, *, apart: bool = True) -> None:
+    def __init__(
+        self,
+        nothing_Y2KLD: Tensor,
+        *,
+        apart: bool = True,
+        pays_to_share: PaysToShare = lambda length, rows: True,
+    ) -> None:
         """No rows; `nothing_Y2KLD` has the sizes, number type and device (its L is 0).
 
         With `apart` rows lie on shelves by their length, otherwise all on that of the longest:
@@ -55,6 +65,7 @@ class Slots:
         """
         self._nothing_Y2KLD = nothing_Y2KLD
         self._apart = apart
+        self._pays_to_share = pays_to_share
         self._rows: list[ShelvedRow] = []
         self._shelves: list[Shelf] = []
         self._order: Order | None = None
@@ -88,7 +99,9 @@ class Slots:
         """More rows, each having read a prefix, on a root: None, or the prefix itself, or its
         root."""
         new = [
-            ShelvedRow(length=prefix.after(root), root=root, prefix=prefix)
+            ShelvedRow(
+                length=prefix.after(root), root=root, carried_Y2KLD=_states_after(prefix, root)
+            )
             for prefix, root in newcomers
         ]
         if new:
@@ -112,13 +125,16 @@ class Slots:
     def _prefix(self, row: ShelvedRow, ids: Sequence[int]) -> Prefix:
         """What a row holds, with room for some more."""
         Y, _, K, _, D = self._nothing_Y2KLD.shape
-        room = self._nothing_Y2KLD.new_empty(Y, 2, K, blocks(row.length + BLOCK), D)
+        of_root = 0 if row.root is None or row.stands_on is not None else row.root.length
+        own = row.length - of_root
+        room = self._nothing_Y2KLD.new_empty(Y, 2, K, blocks(own + BLOCK), D)
         for layer in range(Y):
-            room[layer, :, :, : row.length] = row.states(layer)
+            room[layer, :, :, :own] = row.states(layer)[:, :, of_root:]
         return Prefix(ids=list(ids), states_Y2KLD=room, root=row.root)
 
     def _settle(self, rows: list[ShelvedRow]) -> None:
         """Lay these rows, and no others, on the shelves for their lengths."""
+        self._part_few(rows)
         wanted = self._places(rows)
         by_places = {shelf.places: shelf for shelf in self._shelves}
         for places in set(wanted) - by_places.keys():
@@ -136,10 +152,17 @@ class Slots:
         for shelf, staying, coming in plans:
             shelf.rows = [*(shelf.rows[old] for old in staying), *coming]
             for spot, row in enumerate(shelf.rows):
-                row.shelf, row.spot, row.prefix = shelf, spot, None
+                row.shelf, row.spot, row.carried_Y2KLD = shelf, spot, None
         self._shelves = [shelf for shelf, _, _ in reversed(plans) if shelf.rows]
         self._rows = rows
         self._order = None
+
+    def _part_few(self, rows: Sequence[ShelvedRow]) -> None:
+        """Have rows hold all themselves where too few stand on a root."""
+        for root, standing in _by_root(rows).items():
+            if not self._pays_to_share(root.length, len(standing)):
+                for row in standing:
+                    row.become_whole()
 
     def _places(self, rows: Sequence[ShelvedRow]) -> list[int]:
         """How many places the shelf of each row has."""
@@ -163,17 +186,30 @@ class Slots:
 
 def _sharing(lying: Sequence[ShelvedRow], device: torch.device) -> Sharing | None:
     """The rows that stand on roots, by their places in `lying`; None where no row does."""
-    by_root: dict[Prefix, list[int]] = {}
-    for place, row in enumerate(lying):
-        if row.root is not None:
-            by_root.setdefault(row.root, []).append(place)
+    by_root = _by_root(lying)
     if not by_root:
         return None
-    flat = [place for each in by_root.values() for place in each]
+    places = {id(row): place for place, row in enumerate(lying)}
+    flat = [places[id(row)] for each in by_root.values() for row in each]
     return Sharing(
         rows_R=torch.tensor(flat, device=device),
         roots=tuple((root, len(each)) for root, each in by_root.items()),
     )
+
+
+def _by_root(rows: Iterable[ShelvedRow]) -> dict[Prefix, list[ShelvedRow]]:
+    """The rows that stand on each root."""
+    found: dict[Prefix, list[ShelvedRow]] = {}
+    for row in rows:
+        if row.stands_on is not None:
+            found.setdefault(row.stands_on, []).append(row)
+    return found
+
+
+def _states_after(prefix: Prefix, root: Prefix | None) -> Tensor:
+    """What a prefix has read after a root's, [Y, 2, K, L, D]; the root may be itself."""
+    own_Y2KLD = prefix.own
+    return own_Y2KLD[:, :, :, own_Y2KLD.shape[3] - prefix.after(root) :]
 
 
 def _size(places: int) -> int:
