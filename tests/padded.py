@@ -6,7 +6,13 @@ anything to more digits.
 
 import torch
 
-from forethought.policy.local.decoder import Decoder, rotate
+from forethought.policy.local.decoder import Decoder
+
+
+def rotate(states, cos, sin):
+    """Rotary position embedding in the half-split layout (RoFormer, arXiv 2104.09864)."""
+    first, second = states.chunk(2, -1)
+    return states * cos + torch.cat((-second, first), -1) * sin
 
 
 def normed(states, module):

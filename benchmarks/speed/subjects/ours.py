@@ -7,7 +7,7 @@ from typing import Any
 
 from forethought.agents.protocol import Solver
 from forethought.agents.tool_agent import AgentSettings
-from forethought.app.engine import Engine, start_engine
+from forethought.app.engine import Engine, compute_in_one_thread, start_engine
 from forethought.core.problem import Problem
 from forethought.core.randomness import RolloutKey
 from forethought.core.trajectory import Episode
@@ -22,7 +22,11 @@ TOOL = PythonSettings(shown_characters=200)
 
 @contextmanager
 def engine_of(task: Task) -> Generator[Engine]:
-    """The engine for the task's model, with the compute settings that the task gives."""
+    """The engine for the task's model, with the compute settings that the task gives.
+
+    As in a run, nothing has been computed by several threads before.
+    """
+    compute_in_one_thread()
     compute = ComputeSettings.model_validate(task.get("compute", {}))
     with start_engine(load_local(task["model"]), compute) as engine:
         yield engine

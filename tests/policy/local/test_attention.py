@@ -10,8 +10,8 @@ from forethought.policy.local.attention import (
     padded_attention,
     paired,
 )
-from forethought.policy.local.decoder import rotate
 from forethought.policy.local.packing import pack
+from padded import rotate
 
 HEADS = Heads(query=4, key=2, size=6)
 ROWS = [[1] * 6 + [2] * 4 + [3], [1] * 6 + [2] * 4 + [4, 4], [1] * 6 + [5], [6] * 5, [7]]

@@ -5,7 +5,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from forethought.core.errors import RecipeError
-from forethought.policy.local.decoder import Decoder, rotate
+from forethought.policy.local.decoder import Decoder, turn
 from tiny import network
 
 
@@ -42,8 +42,8 @@ def test_rotations_are_not_computed_again_for_every_token():
 
 def test_a_rotation_by_a_right_angle_turns_the_halves_into_each_other():
     states = torch.tensor([1.0, 2.0, 3.0, 4.0])
-    turned = rotate(states, cos=torch.zeros(4), sin=torch.ones(4))
-    assert turned.tolist() == [-3.0, -4.0, 1.0, 2.0]
+    turn(states, cos=torch.zeros(4), signed_sin=torch.tensor([-1.0, -1.0, 1.0, 1.0]))
+    assert states.tolist() == [-3.0, -4.0, 1.0, 2.0]
 
 
 def test_an_unknown_architecture_is_refused_by_name():

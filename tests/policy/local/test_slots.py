@@ -32,7 +32,7 @@ def write(slots, states_Y2BKD):
     slots.make_room()
     for layer, new in enumerate(states_Y2BKD[:, :, slots.order.from_B]):
         for window in slots.windows():
-            window.write(layer, new)
+            window.write(layer, new.transpose(0, 1))
     slots.lengthen()
 
 

@@ -127,8 +127,10 @@ def _refuse_unknown(config: Any) -> None:
         )
 
 
-def rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary position embedding in the half-split layout (RoFormer, arXiv 2104.09864)."""
-    half = states.shape[-1] // 2
-    turned = torch.cat((-states[..., half:], states[..., :half]), dim=-1)
-    return states * cos + turned * sin
+def turn(states: Tensor, cos: Tensor, signed_sin: Tensor) -> None:
+    """Rotary position embedding in the half-split layout (RoFormer, arXiv 2104.09864), in place.
+
+    The sines of the first half are given with the other sign.
+    """
+    other_half_first = states.roll(states.shape[-1] // 2, -1)
+    states.mul_(cos).addcmul_(other_half_first, signed_sin)

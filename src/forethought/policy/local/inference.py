@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from forethought.policy.local.cached_attention import attend_to_past, attend_to_windows
-from forethought.policy.local.decoder import Decoder, rotate
+from forethought.policy.local.decoder import Decoder, turn
 from forethought.policy.local.fused import FusedLayer, FusedWeights
 from forethought.policy.local.prefixes import Prefix
 from forethought.policy.local.slots import Slots
@@ -80,12 +80,12 @@ class Inference:
             for piece in pieces
             for place in range(piece.prefix.length, piece.prefix.length + len(piece.ids))
         ]
-        cos_ND, sin_ND = self._rotations(self._tensor(places), max(places) + 1)
+        turns = self._rotations(self._tensor(places), max(places) + 1)
         hidden_NE = F.embedding(ids_N, self.weights.embedding_VE).float()
         last = len(self.weights.layers) - 1
         for number, layer in enumerate(self.weights.layers):
-            query_NHD, pair_2NKD = self._project(layer, hidden_NE, cos_ND, sin_ND)
-            _store(number, pieces, pair_2NKD)
+            query_NHD, pair_N2KD = self._project(layer, hidden_NE, turns)
+            _store(number, pieces, pair_N2KD)
             if number < last:  # nobody would look at what the last layer makes of them
                 mixed_NHD = _attend(number, pieces, query_NHD)
                 hidden_NE = _finish(layer, hidden_NE, mixed_NHD.flatten(1))
@@ -100,45 +100,48 @@ class Inference:
         """
         windows, order, reach = slots.windows(), slots.order, slots.reach
         lengths_B = torch.cat([window.lengths_R for window in windows])
-        cos_BD, sin_BD = self._rotations(order.starts_B + lengths_B, reach + 1)
+        turns = self._rotations(order.starts_B + lengths_B, reach + 1)
         hidden_BE = F.embedding(ids_B[order.from_B], self.weights.embedding_VE).float()
         for number, layer in enumerate(self.weights.layers):
-            query_BHD, pair_2BKD = self._project(layer, hidden_BE, cos_BD, sin_BD)
+            query_BHD, pair_B2KD = self._project(layer, hidden_BE, turns)
             for window in windows:
-                window.write(number, pair_2BKD)
+                window.write(number, pair_B2KD)
             mixed_BE = attend_to_windows(query_BHD, windows, order.sharing, number)
             hidden_BE = _finish(layer, hidden_BE, mixed_BE)
         slots.lengthen()
         return self.weights.head(self.weights.norm(hidden_BE[order.back_B])).float()
 
     def _project(
-        self, layer: FusedLayer, hidden_NE: Tensor, cos_ND: Tensor, sin_ND: Tensor
+        self, layer: FusedLayer, hidden_NE: Tensor, turns: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """Rotated queries [N, H, D], and rotated keys beside values [2, N, K, D]."""
+        """Rotated queries [N, H, D], and rotated keys beside values [N, 2, K, D]."""
         H, K = self._heads, self._key_heads
-        N = hidden_NE.shape[0]
-        joined = layer.query_key_value(layer.attention_norm(hidden_NE))
-        joined = joined.view(N, H + 2 * K, self._size)
-        turning = joined[:, : H + K]
+        joined_NE = layer.query_key_value(layer.attention_norm(hidden_NE))
+        states_NSD = joined_NE.float().view(len(joined_NE), H + 2 * K, self._size)
+        turning = states_NSD[:, : H + K]
         if layer.head_norm is not None:
-            turning = layer.head_norm(turning)
-        turned = rotate(turning, cos_ND[:, None], sin_ND[:, None]).to(self._dtype)
-        return turned[:, :H], torch.stack((turned[:, H:], joined[:, H + K :]))
+            turning.copy_(layer.head_norm(turning))
+        turn(turning, *turns)
+        states_NSD = states_NSD.to(self._dtype)
+        return states_NSD[:, :H], states_NSD[:, H:].view(-1, 2, K, self._size)
 
     def _rotations(self, places_N: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+        """What `turn` needs to turn the heads of tokens at these places, [N, 1, D] each."""
         cos_TD, sin_TD = self._decoder.rotations(longest)
-        return cos_TD[places_N], sin_TD[places_N]
+        sin_ND = sin_TD[places_N]
+        sin_ND[:, : self._size // 2].neg_()
+        return cos_TD[places_N, None], sin_ND[:, None]
 
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, device=self.device)
 
 
-def _store(number: int, pieces: Sequence[Piece], pair_2NKD: Tensor) -> None:
+def _store(number: int, pieces: Sequence[Piece], pair_N2KD: Tensor) -> None:
     start = 0
     for piece in pieces:
         stop, past = start + len(piece.ids), piece.prefix.after(piece.prefix.root)
         states_2KLD = piece.prefix.states_Y2KLD[number, :, :, past : past + len(piece.ids)]
-        states_2KLD.copy_(pair_2NKD[:, start:stop].transpose(1, 2))
+        states_2KLD.copy_(pair_N2KD[start:stop].permute(1, 2, 0, 3))
         start = stop
 
 

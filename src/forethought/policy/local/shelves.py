@@ -166,10 +166,9 @@ class Window:
             mask_R11L=_visible(lengths_R, max(lengths) + 1, first.dtype),
         )
 
-    def write(self, layer: int, pair_2BKD: Tensor) -> None:
+    def write(self, layer: int, pair_B2KD: Tensor) -> None:
         """Put keys and values at each row's next place."""
-        pair_R2KD = pair_2BKD[:, self.rows].transpose(0, 1)
-        self.shelf.layers[layer][:, self.spots_R, :, self.lengths_R] = pair_R2KD
+        self.shelf.layers[layer][:, self.spots_R, :, self.lengths_R] = pair_B2KD[self.rows]
 
     def seen(self, layer: int) -> Tensor:
         """States [2, R, K, L, D] up to the longest row's next place."""
