@@ -154,14 +154,20 @@ def test_slots_that_are_free_are_filled_by_the_last():
 def test_the_last_rows_of_a_root_hold_all_themselves():
     root = prefix(5)
     slots = Slots(EMPTY, pays_to_share=lambda length, rows: length * rows >= 15)
-    slots.join((prefix(number, seed=number, root=root), root) for number in range(4))
-    held = torch.cat([whole(prefix(number, seed=number, root=root)) for number in (1, 3)], 3)
+    given = [prefix(number, seed=number, root=root) for number in range(4)]
+    for each in given:  # few, until all have come
+        slots.join([(each, root)])
+    slots.make_room()
+    assert slots.order.sharing.roots == ((root, 4),)
     slots.leave({0: range(5)})
+    slots.make_room()
     assert slots.order.sharing.roots == ((root, 3),)
     slots.leave({1: range(7)})
+    slots.make_room()
     assert slots.order.sharing is None
     assert slots.order.starts_B.tolist() == [0, 0]
     assert slots.windows()[0].lengths_R.tolist() == [6, 8]
     left = slots.leave({0: range(6), 1: range(8)})
     assert [each.root for each in left] == [root, root]
-    assert torch.equal(torch.cat([whole(each) for each in left], 3), held)
+    for number, each in zip((1, 3), left, strict=True):
+        assert torch.equal(whole(each), whole(given[number]))

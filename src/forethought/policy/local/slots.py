@@ -91,8 +91,12 @@ class Slots:
         return tuple(map(Window.of, self._shelves, starts))
 
     def make_room(self) -> None:
-        """Room for one more place: rows that fill their shelf move to the next."""
-        if any(shelf.is_full for shelf in self._shelves):
+        """Room for one more place: rows that fill their shelf move to the next.
+
+        Where too few stand on a root, by now that all have come, they hold all themselves.
+        """
+        parted = self._order is None and self._part_few()
+        if parted or any(shelf.is_full for shelf in self._shelves):
             self._settle(self._rows)
 
     def join(self, newcomers: Iterable[tuple[Prefix, Prefix | None]]) -> None:
@@ -134,7 +138,6 @@ class Slots:
 
     def _settle(self, rows: list[ShelvedRow]) -> None:
         """Lay these rows, and no others, on the shelves for their lengths."""
-        self._part_few(rows)
         wanted = self._places(rows)
         by_places = {shelf.places: shelf for shelf in self._shelves}
         for places in set(wanted) - by_places.keys():
@@ -157,12 +160,15 @@ class Slots:
         self._rows = rows
         self._order = None
 
-    def _part_few(self, rows: Sequence[ShelvedRow]) -> None:
-        """Have rows hold all themselves where too few stand on a root."""
-        for root, standing in _by_root(rows).items():
+    def _part_few(self) -> bool:
+        """Take rows from their root where too few stand on it; whether there were such rows."""
+        parted = False
+        for root, standing in _by_root(self._rows).items():
             if not self._pays_to_share(root.length, len(standing)):
+                parted = True
                 for row in standing:
                     row.become_whole()
+        return parted
 
     def _places(self, rows: Sequence[ShelvedRow]) -> list[int]:
         """How many places the shelf of each row has."""
