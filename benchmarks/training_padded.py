@@ -6,12 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from forethought.learning.batch import Batch
 from forethought.learning.losses.catalogue import objective
 from forethought.learning.losses.settings import LossSettings
 from forethought.learning.streams import Streams
-from forethought.policy.local.decoder import Decoder, rotate
+from forethought.policy.local.decoder import Decoder
 
 
 def padded_portions(batch: Batch, tokens: int) -> list[list[int]]:
@@ -29,7 +30,7 @@ def padded_portions(batch: Batch, tokens: int) -> list[list[int]]:
 def padded_hidden(decoder: Decoder, model: nn.Module, ids_BT: torch.Tensor) -> torch.Tensor:
     """Hidden states [B, T, E] of padded rows, through the library's modules."""
     hidden = model.model.embed_tokens(ids_BT)
-    cos, sin = (table[:, None] for table in decoder.rotations(ids_BT.shape[1]))
+    cos, sin = decoder.rotations(ids_BT.shape[1])
     for block in decoder.blocks:
         normed = block.attention_norm(hidden)
         query, key, value = (
@@ -38,7 +39,7 @@ def padded_hidden(decoder: Decoder, model: nn.Module, ids_BT: torch.Tensor) -> t
         )
         if block.query_norm is not None:
             query, key = block.query_norm(query), block.key_norm(key)
-        query, key = rotate(query, cos, sin), rotate(key, cos, sin)
+        query, key = apply_rotary_pos_emb(query, key, cos, sin)
         mixed = F.scaled_dot_product_attention(
             *(each.transpose(1, 2) for each in (query, key, value)),
             is_causal=True,
