@@ -50,6 +50,11 @@ class ShelvedRow:
         """How many places the root holds that it stands on."""
         return 0 if self.stands_on is None else self.stands_on.length
 
+    @property
+    def copied(self) -> int:
+        """How many of its root's places it holds itself."""
+        return self.root.length if self.whole and self.root is not None else 0
+
     def states(self, layer: int) -> Tensor:
         """What it holds in a layer, [2, K, L, D]."""
         if self.shelf is not None:

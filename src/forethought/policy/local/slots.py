@@ -129,11 +129,10 @@ class Slots:
     def _prefix(self, row: ShelvedRow, ids: Sequence[int]) -> Prefix:
         """What a row holds, with room for some more."""
         Y, _, K, _, D = self._nothing_Y2KLD.shape
-        of_root = 0 if row.root is None or row.stands_on is not None else row.root.length
-        own = row.length - of_root
+        own = row.length - row.copied
         room = self._nothing_Y2KLD.new_empty(Y, 2, K, blocks(own + BLOCK), D)
         for layer in range(Y):
-            room[layer, :, :, :own] = row.states(layer)[:, :, of_root:]
+            room[layer, :, :, :own] = row.states(layer)[:, :, row.copied :]
         return Prefix(ids=list(ids), states_Y2KLD=room, root=row.root)
 
     def _settle(self, rows: list[ShelvedRow]) -> None:
