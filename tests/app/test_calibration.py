@@ -133,12 +133,22 @@ def test_where_memory_is_short_there_are_fewer_workers_or_none():
 
 
 @pytest.mark.parametrize(
-    ("workers", "threads", "win"), [(2.0, 1.0, True), (1.0, 2.0, False), (1.05, 1.0, False)]
+    ("millions", "workers", "said"),
+    [
+        (135, 200, "workers it is"),
+        (135, 105, "this process it is, which takes less memory"),
+        (135, 50, "this process it is"),
+        (3, 105, "workers it is"),
+        (3, 90, "workers it is, which agents and tools slow less"),
+        (3, 50, "this process it is"),
+    ],
 )
-def test_workers_win_when_they_sample_so_much_more_that_they_are_worth_their_memory(
-    workers, threads, win
+def test_workers_win_when_they_sample_as_much_as_makes_them_worth_their_memory(
+    millions, workers, said
 ):
-    assert Calibration(workers_rate=workers, threads_rate=threads).workers_win is win
+    found = Calibration(workers_rate=workers, threads_rate=100, parameters=millions * 10**6)
+    assert found.workers_win is said.startswith("workers")
+    assert str(found).endswith(f"100: {said}")
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core: there is nothing to find")

@@ -34,8 +34,14 @@ LEFT = 8
 STEPS = 12
 """Tokens that each turn is measured for, and the last ones again; half as many come before,
 unmeasured. Fewer in a small context."""
-WORTH = 1.1
-"""How many times as fast as this process workers must be: each takes memory of its own."""
+SMALL = 2**25
+"""Parameters up to which the memory of a worker does not count."""
+WORTH_SMALL = 0.8
+"""How many times as fast as this process workers of a small model must be. Alone, as here, both may
+be equally fast where workers make the attempts of a run a third faster: agents and tools take turns
+with this process's threads, which wait for each other."""
+WORTH_LARGE = 1.1
+"""The same for others, each of which takes memory worth speaking of."""
 SHARED_MEMORY = "/dev/shm"
 """Where the parameters lie that workers share."""
 SLACK = 2**26
@@ -48,18 +54,26 @@ class Calibration:
 
     workers_rate: float
     threads_rate: float
+    parameters: int
 
     @property
     def workers_win(self) -> bool:
-        """Whether workers are so much faster that they are worth their memory."""
-        return self.workers_rate >= WORTH * self.threads_rate
+        """Whether workers are as fast as makes them worth their memory."""
+        worth = WORTH_SMALL if self.parameters <= SMALL else WORTH_LARGE
+        return self.workers_rate >= worth * self.threads_rate
 
     def __str__(self) -> str:
         return (
             f"one-thread workers sample {self.workers_rate:.0f} tokens a second, this process "
-            f"with its threads {self.threads_rate:.0f}: "
-            + ("workers it is" if self.workers_win else "this process it is")
+            f"with its threads {self.threads_rate:.0f}: {self._choice}"
         )
+
+    @property
+    def _choice(self) -> str:
+        faster = self.workers_rate >= self.threads_rate
+        if self.workers_win:
+            return "workers it is" + ("" if faster else ", which agents and tools slow less")
+        return "this process it is" + (", which takes less memory" if faster else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +145,9 @@ def fastest_crew(
         here = LocalCrew(model.network, reference, dtype, threads)
         begun.callback(here.close)
         found = Calibration(
-            workers_rate=together, threads_rate=rate(here.run_now(speed, trials(1)))
+            workers_rate=together,
+            threads_rate=rate(here.run_now(speed, trials(1))),
+            parameters=model.parameters,
         )
         begun.pop_all()
     winner, loser = (forked, here) if found.workers_win else (here, forked)

@@ -13,7 +13,7 @@ ids = st.lists(st.integers(0, 2), min_size=1, max_size=8).map(tuple)
 
 
 def openings(kept=1000, *, shared=True):
-    return Openings(NOTHING, lambda length, rows: shared, kept)
+    return Openings(NOTHING, lambda beginnings: shared, kept)
 
 
 def read(all_of_them, context, length=None):

@@ -39,7 +39,7 @@ def write(slots, states_Y2BKD):
 @pytest.mark.parametrize("fewest", [1, 2, 4])
 def test_what_a_row_has_read_outlives_every_change_around_it(fewest):
     rng = random.Random(1)
-    slots = Slots(EMPTY, pays_to_share=lambda length, rows: rows >= fewest)
+    slots = Slots(EMPTY, pays_to_share=lambda held: all(rows >= fewest for _, rows in held))
     roots = [prefix(5, seed=70), prefix(9, seed=71)]
     expected = []
     for step in range(120):
@@ -153,7 +153,7 @@ def test_slots_that_are_free_are_filled_by_the_last():
 
 def test_the_last_rows_of_a_root_hold_all_themselves():
     root = prefix(5)
-    slots = Slots(EMPTY, pays_to_share=lambda length, rows: length * rows >= 15)
+    slots = Slots(EMPTY, pays_to_share=lambda held: held[0][0] * held[0][1] >= 15)
     given = [prefix(number, seed=number, root=root) for number in range(4)]
     for each in given:  # few, until all have come
         slots.join([(each, root)])

@@ -170,7 +170,7 @@ class ContinuousBatch:
         """What the rows that wait for a reading will stand on: all of it, if they are several."""
         prefix = reading.prefix
         if not reading.is_root:
-            if not self._inference.pays_to_share(prefix.length, len(reading.rows)):
+            if not self._inference.pays_to_share([(prefix.length, len(reading.rows))]):
                 return prefix.root
             prefix.settle()
             reading.is_root = True

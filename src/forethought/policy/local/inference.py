@@ -62,14 +62,15 @@ class Inference:
         shape = (len(self._decoder.blocks), 2, self._key_heads, 0, self._size)
         return torch.zeros(shape, dtype=self._dtype, device=self.device)
 
-    def pays_to_share(self, length: int, rows: int) -> bool:
-        """Whether so many rows that begin with the same `length` tokens should share them.
+    def pays_to_share(self, beginnings: Sequence[tuple[int, int]]) -> bool:
+        """Whether rows that begin alike should share that: so many tokens, so many rows each.
 
         What that saves is reading: of little, it is less than what putting parts together costs.
         """
-        held = 2 * self._key_heads * self._size * self._dtype.itemsize * length
-        least = self._shared_from * torch.get_num_threads()
-        return self.device.type == "cpu" and held * (rows - 1) >= least
+        held = 2 * self._key_heads * self._size * self._dtype.itemsize
+        saved = held * sum(length * (rows - 1) for length, rows in beginnings)
+        least = self._shared_from * torch.get_num_threads() * len(beginnings)
+        return self.device.type == "cpu" and saved >= least
 
     @torch.inference_mode()
     def read(self, pieces: Sequence[Piece]) -> None:

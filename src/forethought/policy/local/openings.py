@@ -37,8 +37,8 @@ class Reading:
 class Openings:
     """The openings of a batch. Of those that nobody waits for, up to `kept` tokens are kept.
 
-    `nothing_Y2KLD` is what a model has made of no token; `pays_to_share` says of so many tokens
-    whether so many rows that begin with them attend to them once for all.
+    `nothing_Y2KLD` is what a model has made of no token; `pays_to_share` says whether
+    rows that begin with so many tokens attend to them once for all.
     """
 
     def __init__(self, nothing_Y2KLD: Tensor, pays_to_share: PaysToShare, kept: int) -> None:
@@ -85,7 +85,7 @@ class Openings:
         # Rows of one root are the faster the more they are: better one root than two longer ones.
         near = length - longest.length < BORROWED_FROM
         reading.prefix.begin_as(longest if near else lender.first(length))
-        if not self._pays_to_share(reading.prefix.length, EXPECTED):
+        if not self._pays_to_share([(reading.prefix.length, EXPECTED)]):
             reading.prefix.settle()
 
     def forget_old(self) -> None:

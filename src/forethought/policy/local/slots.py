@@ -2,7 +2,7 @@
 
 Rows lie on shelves by their length. What rows begin with alike may be a root, which is held and
 read once for all of them; a shelf then holds what comes after it. Each root is more to do in a
-step, so that rows hold all themselves where too few stand on one.
+step, so that rows hold all themselves once too few stand on each.
 
 Shapes: B rows, R rows with a root; Y layers, K key-value heads, L places, D head size; the pair 2
 is keys and values.
@@ -21,8 +21,8 @@ from forethought.policy.local.shelves import Shelf, ShelvedRow, Window, arranged
 SMALLEST = 128
 """Places of the smallest shelf; each next one has twice as many."""
 
-PaysToShare = Callable[[int, int], bool]
-"""Whether it pays that so many rows share a beginning of so many tokens (length, rows)."""
+PaysToShare = Callable[[Sequence[tuple[int, int]]], bool]
+"""Whether it pays that rows share beginnings: how many tokens each has, and how many rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Slots:
         nothing_Y2KLD: Tensor,
         *,
         apart: bool = True,
-        pays_to_share: PaysToShare = lambda length, rows: True,
+        pays_to_share: PaysToShare = lambda beginnings: True,
     ) -> None:
         """No rows; `nothing_Y2KLD` has the sizes, number type and device (its L is 0).
 
@@ -93,7 +93,7 @@ class Slots:
     def make_room(self) -> None:
         """Room for one more place: rows that fill their shelf move to the next.
 
-        Where too few stand on a root, by now that all have come, they hold all themselves.
+        Where too few stand on each root, by now that all have come, rows hold all themselves.
         """
         parted = self._order is None and self._part_few()
         if parted or any(shelf.is_full for shelf in self._shelves):
@@ -160,14 +160,18 @@ class Slots:
         self._order = None
 
     def _part_few(self) -> bool:
-        """Take rows from their root where too few stand on it; whether there were such rows."""
-        parted = False
-        for root, standing in _by_root(self._rows).items():
-            if not self._pays_to_share(root.length, len(standing)):
-                parted = True
-                for row in standing:
-                    row.become_whole()
-        return parted
+        """Take rows from their roots where too few stand on each; whether there were any.
+
+        All or none: what stood apart would lie on a shelf of its own, which is as much to do.
+        """
+        by_root = _by_root(self._rows)
+        beginnings = [(root.length, len(standing)) for root, standing in by_root.items()]
+        if not beginnings or self._pays_to_share(beginnings):
+            return False
+        for standing in by_root.values():
+            for row in standing:
+                row.become_whole()
+        return True
 
     def _places(self, rows: Sequence[ShelvedRow]) -> list[int]:
         """How many places the shelf of each row has."""
