@@ -132,20 +132,20 @@ def test_where_memory_is_short_there_are_fewer_workers_or_none():
     assert affordable(4, needed, needed(0)) == affordable(0, needed, needed(4)) == 0
 
 
-@pytest.mark.parametrize(
-    ("millions", "workers", "said"),
-    [
-        (135, 200, "workers it is"),
-        (135, 105, "this process it is, which takes less memory"),
-        (135, 50, "this process it is"),
-        (3, 105, "workers it is"),
-        (3, 90, "workers it is, which agents and tools slow less"),
-        (3, 50, "this process it is"),
-    ],
-)
-def test_workers_win_when_they_sample_as_much_as_makes_them_worth_their_memory(
-    millions, workers, said
-):
+CHOICES = {
+    (135, 200): "workers it is",
+    (135, 105): "this process it is, which takes less memory",
+    (135, 50): "this process it is",
+    (3, 105): "workers it is",
+    (3, 90): "workers it is, which agents and tools slow less",
+    (3, 50): "this process it is",
+}
+"""By millions of parameters and the rate of workers, where this process has 100."""
+
+
+@pytest.mark.parametrize(("millions", "workers"), CHOICES)
+def test_workers_win_when_they_sample_as_much_as_makes_them_worth_their_memory(millions, workers):
+    said = CHOICES[millions, workers]
     found = Calibration(workers_rate=workers, threads_rate=100, parameters=millions * 10**6)
     assert found.workers_win is said.startswith("workers")
     assert str(found).endswith(f"100: {said}")
