@@ -30,13 +30,14 @@ class ShelvedRow:
     """One row: where it lies, and how many places it holds there.
 
     Those are the ones after its root's or, with `whole`, all of them. `carried_Y2KLD` is what a row
-    holds that lies nowhere yet.
+    holds that lies nowhere yet. One that is `parting` will be whole once it has been laid anew.
     """
 
     length: int
     root: Prefix | None
     carried_Y2KLD: Tensor | None
     whole: bool = False
+    parting: bool = False
     shelf: "Shelf | None" = None
     spot: int = 0
 
@@ -56,21 +57,31 @@ class ShelvedRow:
         return self.root.length if self.whole and self.root is not None else 0
 
     def states(self, layer: int) -> Tensor:
-        """What it holds in a layer, [2, K, L, D]."""
+        """What it holds in a layer, [2, K, L, D]; apart from where it lies if it is parting."""
+        before = self.copied if self.parting else 0
         if self.shelf is not None:
-            return self.shelf.layers[layer][:, self.spot, :, : self.length]
-        assert self.carried_Y2KLD is not None
-        return self.carried_Y2KLD[layer]
+            own_2KLD = self.shelf.layers[layer][:, self.spot, :, : self.length - before]
+        else:
+            assert self.carried_Y2KLD is not None
+            own_2KLD = self.carried_Y2KLD[layer]
+        if not self.parting or self.root is None:
+            return own_2KLD
+        return torch.cat((self.root.own[layer], own_2KLD), 2)
 
-    def become_whole(self) -> None:
-        """Hold what its root holds as well. Then it lies nowhere."""
-        root = self.stands_on
-        assert root is not None
-        own = [self.states(layer) for layer in range(len(root.own))]
-        pairs = zip(root.own, own, strict=True)
-        self.carried_Y2KLD = torch.stack([torch.cat(pair, 2) for pair in pairs])
-        self.length += root.length
-        self.whole, self.shelf = True, None
+    def stays_on(self, shelf: "Shelf") -> bool:
+        """Whether it may go on lying where it is, there."""
+        return self.shelf is shelf and not self.parting
+
+    def part(self) -> None:
+        """Hold what its root holds as well, once it has been laid anew."""
+        assert self.stands_on is not None
+        self.whole = self.parting = True
+        self.length += self.copied
+
+    def lie(self, shelf: "Shelf", spot: int) -> None:
+        """It lies there now."""
+        self.shelf, self.spot = shelf, spot
+        self.carried_Y2KLD, self.parting = None, False
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -94,8 +105,8 @@ class Shelf:
         """Whether some row has no place left."""
         return any(row.length == self.places for row in self.rows)
 
-    def hold(self, layer: int, staying: Sequence[int], coming: Sequence[ShelvedRow]) -> None:
-        """Of one layer, keep these spots, in this order, and put others after them."""
+    def hold(self, layer: int, staying: Sequence[int], coming: Sequence[Tensor]) -> None:
+        """Of one layer, keep these spots, in this order, and put others' states after them."""
         held_2RKLD = kept_2RKLD = self.layers[layer]
         room = _room(len(staying) + len(coming), held_2RKLD.shape[1])
         if room != held_2RKLD.shape[1]:
@@ -107,8 +118,8 @@ class Shelf:
             if new != old or kept_2RKLD is not held_2RKLD:
                 length = self.rows[old].length
                 kept_2RKLD[:, new, :, :length] = held_2RKLD[:, old, :, :length]
-        for spot, row in enumerate(coming, len(staying)):
-            kept_2RKLD[:, spot, :, : row.length] = row.states(layer)
+        for spot, states_2KLD in enumerate(coming, len(staying)):
+            kept_2RKLD[:, spot, :, : states_2KLD.shape[2]] = states_2KLD
 
 
 def arranged(count: int, leaving: Set[int]) -> list[int]:

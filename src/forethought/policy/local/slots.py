@@ -145,16 +145,18 @@ class Slots:
         # From the longest on: a row that moves leaves its spot before another comes there.
         for places, shelf in sorted(by_places.items(), reverse=True):
             here = [row for row, size in zip(rows, wanted, strict=True) if size == places]
-            stay = {row.spot for row in here if row.shelf is shelf}
+            stay = {row.spot for row in here if row.stays_on(shelf)}
             staying = arranged(len(shelf.rows), set(range(len(shelf.rows))) - stay)
-            plans.append((shelf, staying, [row for row in here if row.shelf is not shelf]))
+            plans.append((shelf, staying, [row for row in here if not row.stays_on(shelf)]))
         for layer in range(len(self._nothing_Y2KLD)):
-            for shelf, staying, coming in plans:
-                shelf.hold(layer, staying, coming)
+            # All are looked up before anything is moved: a row that parts may come where it lay.
+            brought = [[row.states(layer) for row in coming] for _, _, coming in plans]
+            for (shelf, staying, _), states in zip(plans, brought, strict=True):
+                shelf.hold(layer, staying, states)
         for shelf, staying, coming in plans:
             shelf.rows = [*(shelf.rows[old] for old in staying), *coming]
             for spot, row in enumerate(shelf.rows):
-                row.shelf, row.spot, row.carried_Y2KLD = shelf, spot, None
+                row.lie(shelf, spot)
         self._shelves = [shelf for shelf, _, _ in reversed(plans) if shelf.rows]
         self._rows = rows
         self._order = None
@@ -170,7 +172,7 @@ class Slots:
             return False
         for standing in by_root.values():
             for row in standing:
-                row.become_whole()
+                row.part()
         return True
 
     def _places(self, rows: Sequence[ShelvedRow]) -> list[int]:
