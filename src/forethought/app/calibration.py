@@ -1,4 +1,4 @@
-"""Who samples fastest here: one-thread workers, one a core, or this process with its threads.
+"""Who should sample here: one-thread workers, one a core, or this process with its threads.
 
 A small model is bound by the interpreter and by waiting: workers do nearly twice the work. A
 larger one fills the cores with one multiplication, and is read from memory once instead of by each.
@@ -50,7 +50,10 @@ SLACK = 2**26
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """How many tokens a second workers sampled, and this process; which was faster."""
+    """How many tokens a second workers sampled, and this process; who is chosen.
+
+    That depends on the model's size too: how many `parameters` it has.
+    """
 
     workers_rate: float
     threads_rate: float
@@ -127,14 +130,14 @@ def rate(together: Sequence[Sampling]) -> float:
     return sum(each.tokens for each in together) / max(each.seconds for each in together)
 
 
-def fastest_crew(
+def better_crew(
     model: LocalModel,
     workers: int,
     dtype: torch.dtype,
     reference: torch.nn.Module | None,
     threads: int,
 ) -> tuple[ForkedCrew | LocalCrew, Calibration]:
-    """The faster of the two crews that `model` can have here: `workers`, or one of `threads`.
+    """The better of the two crews that `model` can have here: `workers`, or one of `threads`.
 
     Workers are forked before this process has computed anything, since threads do not survive.
     """

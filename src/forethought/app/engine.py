@@ -15,8 +15,8 @@ import torch
 from forethought.agents.tool_agent import AgentSettings, ToolAgent
 from forethought.app.calibration import (
     Calibration,
+    better_crew,
     cores,
-    fastest_crew,
     most_workers,
     refuse_without_room,
 )
@@ -144,12 +144,12 @@ def _who_computes(
     dtype: torch.dtype,
     reference: torch.nn.Module | None,
 ) -> tuple[Crew, Calibration | None]:
-    """The crew, and how it was found to be the faster one where that was asked for."""
+    """The crew, and what it was chosen by where that was asked for."""
     threads = compute.threads or cores()
     if not workers:
         return LocalCrew(model.network, reference, dtype, threads), None
     if compute.workers == "auto":
-        crew, calibration = fastest_crew(model, workers, dtype, reference, threads)
+        crew, calibration = better_crew(model, workers, dtype, reference, threads)
     else:
         crew, calibration = ForkedCrew(model.network, workers, reference, dtype), None
     if isinstance(crew, ForkedCrew) and compute.threads:

@@ -29,7 +29,7 @@ def memory_needed(
 
     Where it `trains`, a gradient, the moments of the largest of `optimizers` (AdamW), and `passing`
     bytes for a forward and backward pass of each who computes; a gradient's room for each worker in
-    any case. On a CPU the weights lie where they will be used, and every sampler has large matrices
+    any case. On a CPU the weights lie where they will be used, and every sampler has most matrices
     once more in the order in which it reads them; a GPU has to take the weights, too.
     """
     learning = sum(each.numel() for each in trained_parameters(model.network))

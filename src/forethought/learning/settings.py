@@ -60,8 +60,9 @@ class ComputeSettings(Settings):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """`auto` takes a GPU when there is one."""
     workers: Annotated[int, Field(ge=0, le=1024)] | Literal["auto"] = "auto"
-    """One-thread worker processes; 0 computes in this process. `auto` measures which is faster
-    here, one a core or none, when a run begins, and keeps to it (`calibration.json`)."""
+    """One-thread worker processes; 0 computes in this process. `auto` measures both
+    here, one a core and none, when a run begins, takes what serves the model's size better, and
+    keeps to it (`calibration.json`)."""
     threads: int = Field(default=0, ge=0, le=1024)
     """Threads of this process; 0 is one beside workers, and otherwise one a core."""
     micro_tokens: PositiveInt = 2048

@@ -272,6 +272,44 @@ def test_rows_that_begin_nearly_alike_stand_on_one_root():
     assert speaker.roots == 2
 
 
+@pytest.mark.parametrize(
+    ("threads", "dtype", "beginnings", "pays"),
+    [
+        # A token of this model is 2 * 2 * 8 numbers a layer: 128 bytes in float32.
+        (1, torch.float32, [(100, 2)], True),
+        (1, torch.float32, [(99, 2)], False),
+        (1, torch.float32, [(50, 3)], True),
+        (1, torch.float32, [(10_000, 1)], False),
+        (2, torch.float32, [(199, 2)], False),
+        (2, torch.float32, [(200, 2)], True),
+        (1, torch.bfloat16, [(199, 2)], False),
+        (1, torch.bfloat16, [(200, 2)], True),
+        (1, torch.float32, [(199, 2), (50, 1)], False),  # each is more to do in a step
+        (1, torch.float32, [(200, 2), (50, 1)], True),
+    ],
+)
+def test_rows_share_what_they_begin_with_when_that_saves_enough(
+    monkeypatch, threads, dtype, beginnings, pays
+):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    model = network()
+    inference = Inference(model, Decoder(model), dtype, shared_from=100 * 128)
+    assert inference.pays_to_share(beginnings) is pays
+
+
+def test_a_conversation_that_begins_otherwise_stands_on_nothing():
+    model = network()
+    batch = ContinuousBatch(Counting(model, torch.float32, shared_from=1), 0)
+    for seat in range(2):
+        batch.admit(seat, request((*range(1, 9), 3), seed=seat, max_tokens=3))
+    finish(batch)
+    other = (15, 2, 4, 6)
+    batch.admit(0, request(other, max_tokens=5))
+    (sampled,) = finish(batch).values()
+    expected = full_logprobs(model, other, sampled.ids, 1.0)
+    torch.testing.assert_close(torch.tensor(sampled.logprobs), expected, rtol=0, atol=1e-4)
+
+
 def test_rows_speak_once_all_that_waits_is_read(inference):
     speaker = inference()
     requests = [request(PROMPTS[1], seed=1, max_tokens=3), request(range(VOCABULARY), max_tokens=3)]

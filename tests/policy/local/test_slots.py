@@ -151,7 +151,7 @@ def test_slots_that_are_free_are_filled_by_the_last():
     assert arranged(3, {0, 1, 2}) == []
 
 
-def test_the_last_rows_of_a_root_hold_all_themselves():
+def test_where_too_few_rows_share_all_hold_all_themselves():
     root = prefix(5)
     slots = Slots(EMPTY, pays_to_share=lambda held: held[0][0] * held[0][1] >= 15)
     given = [prefix(number, seed=number, root=root) for number in range(4)]

@@ -167,7 +167,7 @@ class ContinuousBatch:
         self._openings.forget_old()
 
     def _root(self, reading: Reading) -> Prefix | None:
-        """What the rows that wait for a reading will stand on: all of it, if they are several."""
+        """What the rows that wait for a reading will stand on: all of it, where that pays."""
         prefix = reading.prefix
         if not reading.is_root:
             if not self._inference.pays_to_share([(prefix.length, len(reading.rows))]):

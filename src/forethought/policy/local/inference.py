@@ -3,7 +3,8 @@
 Reading runs flat over the tokens of many prefixes at once, each attending to its own past.
 Speaking runs over rows that lie in slots. Both write the keys and values that they make.
 
-Shapes: N tokens, B rows, H heads, K key-value heads, D head size, E width, V vocabulary.
+Shapes: N tokens, B rows, H heads, K key-value heads, S states (heads of all three kinds), D head
+size, E width, O outputs of a product, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,8 @@ from forethought.policy.local.slots import Slots
 
 SHARED_FROM = 3 * 2**18
 """Bytes of keys and values a layer, and thread, that a step must not read for it to pay that rows
-share what they begin with: 40 to 90 microseconds, which is what it costs."""
+share what they begin with: 40 to 90 microseconds, which is what it costs. Measured with one thread
+and with two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +119,8 @@ class Inference:
     ) -> tuple[Tensor, Tensor]:
         """Rotated queries [N, H, D], and rotated keys beside values [N, 2, K, D]."""
         H, K = self._heads, self._key_heads
-        joined_NE = layer.query_key_value(layer.attention_norm(hidden_NE))
-        states_NSD = joined_NE.float().view(len(joined_NE), H + 2 * K, self._size)
+        joined_NO = layer.query_key_value(layer.attention_norm(hidden_NE))
+        states_NSD = joined_NO.float().view(len(joined_NO), H + 2 * K, self._size)
         turning = states_NSD[:, : H + K]
         if layer.head_norm is not None:
             turning.copy_(layer.head_norm(turning))

@@ -50,7 +50,7 @@ class Prefix:
         """Forget everything from the first token in which `ids` differ on."""
         del self.ids[alike(self.ids, ids) :]
         if self.root is not None and self.length < self.root.length:
-            self.root = self.root.first(self.length)
+            self.root = self.root.first(self.length) if self.ids else None
 
     def first(self, length: int) -> "Prefix":
         """The first `length` tokens as a root; a view where this one stands on nothing."""

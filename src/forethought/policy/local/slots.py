@@ -39,7 +39,7 @@ class Order:
     """The rows in the order in which they lie: shelf by shelf.
 
     Row n of those comes from `from_B[n]` of the rows as they are known outside, and row n of these
-    lies at `back_B[n]`. `starts_B` is how many places each one's root holds.
+    lies at `back_B[n]`. `starts_B` is how many places the root holds that each one stands on.
     """
 
     from_B: Tensor
@@ -80,7 +80,7 @@ class Slots:
 
     @property
     def order(self) -> Order:
-        """How the rows lie."""
+        """How the rows lie. Where some have come or gone, ask only after `make_room`."""
         if self._order is None:
             self._order = self._find_order()
         return self._order
