@@ -68,6 +68,28 @@ def test_the_better_crew_is_chosen_and_the_other_leaves_no_process():
         crew.close()
 
 
+@pytest.mark.parametrize(
+    ("small", "measured", "wins"),
+    [
+        (2**40, [50, 50, 90], True),  # the third time nothing disturbed them
+        (2**40, [50, 50, 50], False),
+        (2**40, [90], True),
+        (0, [50], False),
+    ],
+)
+def test_workers_of_a_small_model_are_measured_again_until_they_win(
+    monkeypatch, small, measured, wins
+):
+    rates = iter([rate for workers in measured for rate in (workers, 100)])
+    monkeypatch.setattr("forethought.app.calibration.SMALL", small)
+    monkeypatch.setattr("forethought.app.calibration.rate", lambda together: next(rates))
+    crew, found = better_crew(local_model(), 2, torch.float32, None, 2)
+    crew.close()
+    assert found.workers_win is wins
+    assert found.workers_rate == max(measured)
+    assert next(rates, None) is None
+
+
 @pytest.mark.parametrize("replicas", [1, 2, 3, 8, 31, 32, 33, 64])
 def test_any_number_of_replicas_are_measured_with_as_many_turns(replicas):
     dealt = trials(replicas)

@@ -96,6 +96,7 @@ class FusedWeights:
     def refresh(self) -> None:
         """Copy again what is not shared with the model."""
         whole: Any = self._whole
+        self.release()
         self.embedding_VE: Tensor = whole.model.embed_tokens.weight.detach()
         self.layers = [self._layer(layer) for layer in whole.model.layers]
         self.norm = _norm(whole.model.norm)
