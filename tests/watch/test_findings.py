@@ -108,8 +108,8 @@ def test_every_paired_comparison_of_the_table_is_told_as_what_it_is(before, cont
 @pytest.mark.parametrize(
     ("first", "second", "told"),
     [
-        (0.4, 0.95, "40.0 % → 95.0 % of sampled attempts call the tool. It calls always"),
-        (0.4, 0.05, "It calls never"),
+        (0.4, 0.95, "40.0 % → 95.0 % of sampled attempts call the tool. It all but always calls"),
+        (0.4, 0.05, "It all but never calls"),
         (0.97, 0.99, "it all but always calls, as before"),
         (0.0, 0.02, "it all but never calls, as before"),
         (0.4, 0.94, "Whether it learnt when to call is not known"),

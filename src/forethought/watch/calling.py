@@ -62,7 +62,7 @@ def when(start: SatExam, last: SatExam) -> Finding:
             text = f"When to call was not seen to be learnt: it all but {habit} calls, as before"
             return Finding(kind=Kind.NOT_SHOWN, text=f"{text} ({moved}).")
         if has:
-            text = f"When to call was not seen to be learnt: {moved}. It calls {habit}."
+            text = f"When to call was not seen to be learnt: {moved}. It all but {habit} calls."
             return Finding(kind=Kind.NOT_SHOWN, text=text)
     return Finding(
         kind=Kind.NOT_SHOWN,

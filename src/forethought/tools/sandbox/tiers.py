@@ -32,8 +32,8 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
             "in a container a seccomp profile that permits unshare and mount"
         ),
         "landlock-uid": (
-            "run as root (a container's root will do) on Linux 5.13 or later with Landlock, and "
-            "name in tool.python an interpreter that every user can read"
+            "name in tool.python an interpreter that every user can read, and run as root (a "
+            "container's root will do) on Linux 5.13 or later with Landlock"
         ),
         "landlock": "run on Linux 5.13 or later with landlock among its security modules",
     }
