@@ -27,6 +27,7 @@ def test_a_quickstart_ends_with_a_report_that_says_where_it_is(recipe, whole, tm
     assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     assert re.search(rf"Open the report +{re.escape(str(folder / 'report.html'))}\n", said)
     assert f"forethought report {folder}" in said
+    assert re.search(r"avg@\d+ +[^ ]+ points \[.+\] from before to after\n", said)
     assert "forethought recipe > my.toml" in said
 
 

@@ -8,6 +8,7 @@ from forethought.app.show import Show
 from forethought.app.trained import trained_stages
 from forethought.journal.run import Run
 from forethought.journal.status import read_status
+from forethought.watch.exams import differences, points, read_exams
 from forethought.watch.report import write_report
 
 
@@ -23,6 +24,8 @@ def report(run: Run, show: Show) -> None:
     path = write_report(run, run.path / "report.html", next_commands=following)
     if _is_done(run):
         show.stage("Done", "The report tells what happened; accuracies come with their intervals.")
+        for line in _came_to(run):
+            show.say(line)
     else:
         show.stage("So far", "A stage is under way or was stopped: the report ends with it.")
     for what, command in (("Open the report", str(path)), *following):
@@ -37,6 +40,14 @@ def _onwards(run: Run) -> Iterator[tuple[str, str]]:
     elif trained_stages(run):
         folder = f"{run.path.resolve().name}-model"
         yield "Export the model", spoken("export", str(run.path), folder)
+
+
+def _came_to(run: Run) -> Iterator[str]:
+    """How the last exam differs from the one before training, and from the control."""
+    for each in differences(read_exams(run)):
+        if each.estimate is not None and each.what != "coverage":
+            earlier, later = each.earlier.title, each.later.title
+            yield f"{each.measure:<7} {points(each.estimate)} from {earlier} to {later}"
 
 
 def _is_done(run: Run) -> bool:
