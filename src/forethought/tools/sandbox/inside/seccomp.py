@@ -57,8 +57,12 @@ _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _MASK, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW, _FAIL = 0x7FFF0000, 0x00050000
-_NAMESPACES = (
-    kernel.NEW_CGROUP
+_SIBLING = 0x00008000
+"""CLONE_PARENT: a child of the server and not of the call. Nobody would reap it, so that the call
+could not end, and its memory would be no call's."""
+_NOT_CLONED = (
+    _SIBLING
+    | kernel.NEW_CGROUP
     | kernel.NEW_IPC
     | kernel.NEW_MOUNT
     | kernel.NEW_NET
@@ -133,7 +137,7 @@ def _instructions(before: list[Instruction]) -> list[Instruction]:
         *_only_for(
             _CLONE,
             (_LOAD, 0, 0, _FIRST_ARGUMENT),
-            (_ANY_BIT, 0, 1, _NAMESPACES),
+            (_ANY_BIT, 0, 1, _NOT_CLONED),
             _REFUSED,
             _ALLOWED_CALL,
         ),
@@ -172,7 +176,7 @@ def _instructions(before: list[Instruction]) -> list[Instruction]:
 def _alone() -> list[Instruction]:
     only_threads = (
         (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        (_ANY_BIT, 0, 1, _NAMESPACES),
+        (_ANY_BIT, 0, 1, _NOT_CLONED),
         _REFUSED,
         (_ANY_BIT, 1, 0, _THREAD),
         _REFUSED,
